@@ -1,0 +1,114 @@
+"""What the rest of crishim asks of a container engine, on one screen.
+
+Values in and out are frozen dataclasses of `crishim.engine.values`; errors are the family of `crishim.errors`:
+
+- `EngineUnavailable`: the engine cannot be reached or broke off; nothing is known about the call's effect.
+- `EngineTimeout`: no answer within the call's limit; nothing is known about the call's effect.
+- `EngineNotFound`, `EngineConflict`, `EngineError`: the engine answered and refused.
+
+Every call may be cancelled: its connection is closed, nothing is left open. No call retries by itself.
+Ids are full engine ids unless said otherwise. Implementations: `crishim.engine.docker`, `crishim.engine.simulated`;
+what both must do is checked by `crishim.testing.engine_contract`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+
+from crishim.engine.values import (
+    ContainerSpec,
+    EngineContainer,
+    EngineEvent,
+    EngineFacts,
+    EngineImage,
+    EngineResources,
+    PullProgress,
+    RegistryAuth,
+)
+
+
+class Engine(ABC):
+    """A container engine on this machine."""
+
+    @abstractmethod
+    async def connect(self) -> EngineFacts:
+        """Negotiate the API version, learn what the engine is, and refuse one that cannot carry pods.
+
+        Called at the start and again after each outage; facts may differ then. Raises EngineUnavailable, or
+        EngineUnsuitable with the reason (no common API version, rootless, userns-remap, Podman, remote, not Linux).
+        """
+
+    @abstractmethod
+    def events(self) -> AbstractAsyncContextManager[AsyncIterator[EngineEvent]]:
+        """Open the stream of container and image events. It is live once entered: what happens later is seen.
+
+        The iterator ends by raising EngineUnavailable when the engine goes away; it never just stops.
+        """
+
+    @abstractmethod
+    async def create(self, name: str, spec: ContainerSpec) -> str:
+        """Create a container and return its id. EngineConflict: the name is taken. EngineNotFound: no such image."""
+
+    @abstractmethod
+    async def start(self, container_id: str) -> None:
+        """Start a created container; a running one is left alone. EngineError carries the OCI runtime's words."""
+
+    @abstractmethod
+    async def kill(self, container_id: str, signal: str) -> None:
+        """Send a signal (`SIGTERM`, `SIGRTMIN+3`, or a number). A container that does not run is no error."""
+
+    @abstractmethod
+    async def wait(self, container_id: str) -> None:
+        """Return when the container does not run (at once if it does not, or when it is removed meanwhile)."""
+
+    @abstractmethod
+    async def remove(self, container_id: str) -> None:
+        """Kill and remove a container with its anonymous volumes. EngineNotFound if there is none.
+
+        A removal that is already under way by someone else is waited for.
+        """
+
+    @abstractmethod
+    async def update(self, container_id: str, resources: EngineResources) -> None:
+        """Change the given resources (fields that are None stay as they are), all or nothing as far as the engine is."""
+
+    @abstractmethod
+    async def inspect(self, id_or_name: str) -> EngineContainer:
+        """One container as it is. EngineNotFound if there is none."""
+
+    @abstractmethod
+    async def list_containers(self, labels: Mapping[str, str] | None = None, *, image: str = "") -> Sequence[str]:
+        """Ids of all containers, running or not, that carry these labels (an empty value: the key alone counts) and
+        were made from this image (id, or empty for any)."""
+
+    @abstractmethod
+    async def list_images(self) -> Sequence[EngineImage]:
+        """All images with a name or digest, or used by nothing (dangling ones included, intermediate layers not)."""
+
+    @abstractmethod
+    async def inspect_image(self, reference: str) -> EngineImage:
+        """An image by name, digest or id. EngineNotFound if there is none."""
+
+    @abstractmethod
+    def pull(
+        self, reference: str, auth: RegistryAuth | None
+    ) -> AbstractAsyncContextManager[AsyncIterator[PullProgress]]:
+        """Pull `name:tag` or `name@digest`; leaving the context early makes the engine stop.
+
+        An error inside the stream is raised like one in the answer: RegistryUnavailable, SignatureValidationFailed,
+        ImageNotFound, PermissionDenied or EngineError.
+        """
+
+    @abstractmethod
+    async def remove_image(self, reference: str) -> None:
+        """Remove a name, or by id an image with all its names. EngineNotFound; EngineConflict if it is in use."""
+
+    @abstractmethod
+    async def load_image(self, archive: bytes) -> None:
+        """Load a `docker save` archive."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close all connections. Calls under way end with EngineUnavailable."""
