@@ -1,0 +1,91 @@
+"""The values that a checkpoint store keeps. They never change in place: `dataclasses.replace` makes the next one.
+
+Times are nanoseconds since the epoch. Ids are full engine ids.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from crishim.model import ContainerConfig, LinuxContainerResources, PodSandboxConfig
+
+RECORD_VERSION = 1
+"""Version that this crishim writes, and the highest that it reads."""
+
+
+class Phase(enum.StrEnum):
+    """How far a sandbox's life has come, as far as only we can know it."""
+
+    CREATING = "creating"
+    """RunPodSandbox has not answered, or died before it could: what it began is to be undone."""
+    READY = "ready"
+    """Every step of RunPodSandbox was done, and nobody has asked to stop it."""
+    STOPPED = "stopped"
+    """Stop or a failure took it apart, or has begun to: READY never comes back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerRecord:
+    """What is kept of one container."""
+
+    id: str
+    config: ContainerConfig
+    """The request as it came, so that status tells mounts, image and annotations as given."""
+    image_ref: str
+    """Id of the image that the request's name resolved to, as PullImage tells it (CRI `ContainerStatus.image_ref`)."""
+    created_at: int
+    resources: LinuxContainerResources | None = None
+    """As last asked by UpdateContainerResources; None: as in `config`."""
+    log_position: tuple[int, int] | None = None
+    """Inode and offset in the engine's log up to which lines were written to the log path; None: nothing was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkRecord:
+    """An attachment to the pod network. Written before ADD is called, so that DEL follows whatever happens in
+    between."""
+
+    backend: str
+    """Which backend attached, and so must detach: `cni` or `embedded`."""
+    plan: str
+    """The configuration that ADD was or will be called with, as text of the backend's own. DEL is called with the
+    same."""
+    result: str = ""
+    """ADD's result as text; empty: ADD is not known to have answered, and may have taken effect or not."""
+    ips: tuple[str, ...] = ()
+    """Addresses, the primary one first."""
+    interface: str = ""
+    """Name inside the pod's namespace, `eth0` mostly."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxRecord:
+    """What is kept of one pod sandbox and its containers: the unit that is read and written whole."""
+
+    id: str
+    version: int = RECORD_VERSION
+    phase: Phase
+    config: PodSandboxConfig
+    """The request as it came."""
+    runtime_handler: str = ""
+    """As asked; empty is the default handler."""
+    created_at: int
+    netns_path: str = ""
+    """Where the network namespace is pinned; empty: not pinned (host network, no network, or not yet)."""
+    image_ref: str = ""
+    """Id of the sandbox image."""
+    started_at: int = 0
+    """The engine's start time of the process whose namespace is pinned; 0: not started yet.
+
+    Another start time means that the sandbox was restarted behind our back and the pin is of a namespace nobody lives
+    in.
+    """
+    network: NetworkRecord | None = None
+    containers: Mapping[str, ContainerRecord] = field(default_factory=dict)
+    """By container id."""
+    overhead: LinuxContainerResources | None = None
+    """As last asked by UpdatePodSandboxResources; None: as in `config`."""
+    resources: LinuxContainerResources | None = None
+    """As last asked by UpdatePodSandboxResources, without `overhead`; None: as in `config`."""
