@@ -39,7 +39,7 @@ class PodAttachment:
     namespace: str
     uid: str
     annotations: Mapping[str, str] = field(default_factory=dict)
-    """Pod annotations; bandwidth limits are read from them (`kubernetes.io/ingress-bandwidth`, `…/egress-bandwidth`)."""
+    """Pod annotations; `kubernetes.io/ingress-bandwidth` and `kubernetes.io/egress-bandwidth` are read."""
     port_mappings: tuple[PortMapping, ...] = ()
     """PodSandboxConfig.port_mappings; entries with host_port 0 ask for nothing."""
     dns: DNSConfig | None = None
@@ -94,7 +94,7 @@ class PodNetwork(ABC):
     def plan(self, pod: PodAttachment) -> Attached:
         """Return the record of what `attach` is about to do, for the caller to checkpoint first.
 
-        Raises NetworkError when there is no usable configuration, InvalidArgument when the pod asks for something
+        Raises NetworkNotReady when there is no usable configuration, InvalidArgument when the pod asks for something
         malformed.  Changes nothing.
         """
 
@@ -102,7 +102,7 @@ class PodNetwork(ABC):
     async def attach(self, pod: PodAttachment, planned: Attached) -> Attached:
         """Attach the pod as planned; return `planned` completed with result and addresses.
 
-        Raises NetworkError.  After an error or a cancellation parts may be in place: the caller must `detach`.
+        Raises NetworkFailed.  After an error or a cancellation parts may be in place: the caller must `detach`.
         """
 
     @abstractmethod
@@ -110,17 +110,17 @@ class PodNetwork(ABC):
         """Undo an attach that was completed, failed, was cut off, or never began; idempotent.
 
         `attached` None means that the record was lost: the backend uses what it would plan now, and does nothing if
-        that is nothing.  Works with the namespace gone and the configuration folder emptied.  Raises NetworkError when
+        that is nothing.  Works with the namespace gone and the configuration folder emptied.  Raises NetworkFailed when
         something may be left; then call again.
         """
 
     @abstractmethod
     async def check(self, pod: PodAttachment, attached: Attached) -> None:
-        """Verify that a completed attachment is as it was made.  Raises NetworkError naming what is not."""
+        """Verify that a completed attachment is as it was made.  Raises NetworkFailed naming what is not."""
 
     @abstractmethod
     async def gc(self, valid: Mapping[str, Attached]) -> None:
-        """Release what belongs to no attachment in `valid` (sandbox id → record).  Raises NetworkError."""
+        """Release what belongs to no attachment in `valid` (sandbox id → record).  Raises NetworkFailed."""
 
     @abstractmethod
     def set_pod_cidr(self, cidr: str) -> None:
@@ -128,7 +128,7 @@ class PodNetwork(ABC):
 
     @abstractmethod
     async def start(self) -> None:
-        """Prepare; called once before any other async method.  Raises NetworkError."""
+        """Prepare; called once before any other async method.  Raises NetworkFailed."""
 
     @abstractmethod
     async def close(self) -> None:

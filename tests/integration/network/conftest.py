@@ -1,0 +1,58 @@
+"""Real network namespaces, each held by a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from crishim.network import mounts, netns
+
+
+@pytest.fixture
+def holder() -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
+    """Start processes that sleep in a network namespace of their own; returns when each has entered it."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start() -> subprocess.Popen[bytes]:
+        # The process says that it is there: unshare runs the shell only after it has moved.
+        process = subprocess.Popen(
+            ["unshare", "--net", "sh", "-c", "echo; exec sleep 1000"], stdout=subprocess.PIPE, start_new_session=True
+        )
+        started.append(process)
+        assert process.stdout is not None
+        assert process.stdout.read(1) == b"\n"
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+@pytest.fixture
+def pin_dir(tmp_path: Path) -> Iterator[str]:
+    """A folder prepared for pins, all taken off afterwards."""
+    directory = str(tmp_path / "netns")
+    netns.make_shared(directory)
+    yield directory
+    for path in netns.list_pins(directory, ""):
+        netns.unpin_sync(path)
+    mounts.detach(directory)
+    assert os.listdir(directory) == []
+
+
+@pytest.fixture
+async def pinned(holder: Callable[[], subprocess.Popen[bytes]], pin_dir: str) -> str:
+    """Path of a pinned namespace whose process is dead already."""
+    process = holder()
+    path = netns.pin_path(pin_dir, "pod0")
+    await netns.pin(process.pid, path)
+    process.kill()
+    process.wait()
+    return path
