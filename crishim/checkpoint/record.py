@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from crishim.model import ContainerConfig, LinuxContainerResources, PodSandboxConfig
+from crishim.network.api import Attached
 
 RECORD_VERSION = 1
 """Version that this crishim writes, and the highest that it reads."""
@@ -43,24 +44,6 @@ class ContainerRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NetworkRecord:
-    """An attachment to the pod network. Written before ADD is called, so that DEL follows whatever happens in
-    between."""
-
-    backend: str
-    """Which backend attached, and so must detach: `cni` or `embedded`."""
-    plan: str
-    """The configuration that ADD was or will be called with, as text of the backend's own. DEL is called with the
-    same."""
-    result: str = ""
-    """ADD's result as text; empty: ADD is not known to have answered, and may have taken effect or not."""
-    ips: tuple[str, ...] = ()
-    """Addresses, the primary one first."""
-    interface: str = ""
-    """Name inside the pod's namespace, `eth0` mostly."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxRecord:
     """What is kept of one pod sandbox and its containers: the unit that is read and written whole."""
 
@@ -82,7 +65,11 @@ class SandboxRecord:
     Another start time means that the sandbox was restarted behind our back and the pin is of a namespace nobody lives
     in.
     """
-    network: NetworkRecord | None = None
+    network: Attached | None = None
+    """The attachment to the pod network; None: host network, no network, or long detached.
+
+    Written without a result before ADD is called, so that DEL follows whatever happens in between.
+    """
     containers: Mapping[str, ContainerRecord] = field(default_factory=dict)
     """By container id."""
     overhead: LinuxContainerResources | None = None
