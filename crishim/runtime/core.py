@@ -1,0 +1,58 @@
+"""`Runtime`: what every verb may use. The composition root makes one; the use-case tests make one of fakes."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from crishim.aiokit.background import Background
+from crishim.aiokit.locks import KeyedLocks
+from crishim.runtime.index import Index
+from crishim.runtime.names import Names
+
+if TYPE_CHECKING:
+    from crishim.checkpoint.api import CheckpointStore
+    from crishim.images.service import Images
+    from crishim.network.api import PodNetwork
+    from crishim.network.namespaces import NetworkNamespaces
+    from crishim.runtime.engine_link import EngineLink
+    from crishim.runtime.host import Host
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuntimeSettings:
+    """The part of the configuration that verbs read."""
+
+    undo_deadline: float = 60.0
+    """Seconds an undo may take before the rest is left for Stop and Remove."""
+    log_spool_size: int = 16 << 20
+    """Bytes of one of the engine's log files."""
+    log_spool_files: int = 4
+    shm_size: int = 64 << 20
+    """Bytes of a pod's /dev/shm."""
+    pids_limit: int = 0
+    """Processes a container may have; 0: no limit of ours."""
+    kill_wait: float = 10.0
+    """Seconds a killed container may take to end before the call fails."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runtime:
+    """Collaborators of the verbs. Nothing here decides anything."""
+
+    link: EngineLink
+    """The engine as it is now; `link.engine` raises EngineUnavailable while it is not there."""
+    store: CheckpointStore
+    network: PodNetwork
+    namespaces: NetworkNamespaces
+    images: Images
+    host: Host
+    index: Index = field(default_factory=Index)
+    names: Names = field(default_factory=Names)
+    locks: KeyedLocks = field(default_factory=KeyedLocks)
+    """One per sandbox and one per container. A sandbox's is taken before a container's, never after."""
+    background: Background = field(default_factory=Background)
+    settings: RuntimeSettings = field(default_factory=RuntimeSettings)
+    running: dict[str, asyncio.Task[object]] = field(default_factory=dict)
+    """Sandbox id to the RunPodSandbox that is making it, for StopPodSandbox to cancel."""
