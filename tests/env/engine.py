@@ -1,0 +1,226 @@
+"""A Docker Engine for tests: a dockerd and containerd of its own, with its own folder, socket and cgroups.
+
+Meant to run in a test world (``world``), whose network, mounts and PIDs it then shares with the tests: pods' pins and
+bridges are made where the engine is.  No bridge network, no iptables rules, no AppArmor (a world has no securityfs,
+because profiles are the whole kernel's).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tests.env import cgroups, front, linux, processes
+from tests.env.http_api import EngineApi, EngineRefused
+
+START_LIMIT = 60.0
+STOP_LIMIT = 30.0
+ALTERNATIVE_RUNTIME = "alt"
+"""A second runtime that every test engine knows, for runtime handlers: the same runc by another name."""
+
+
+class TestEngine:
+    """One engine.  A context manager: started on entry, stopped with nothing left of it on exit."""
+
+    __test__ = False  # not a test class, whatever pytest thinks of the name
+
+    def __init__(
+        self,
+        folder: Path,
+        binaries: Path | None = None,
+        config: Mapping[str, Any] | None = None,
+        flags: Sequence[str] = (),
+    ) -> None:
+        """``folder``: made on start, removed on stop; where overlay2 works; a short path, for the sockets in it.
+
+        ``binaries``: a folder with dockerd, containerd, the shim, runc and docker-init of another engine than the
+        system's.  ``config``: more keys for daemon.json.  ``flags``: more flags for dockerd.
+        """
+        self.folder = folder
+        self.socket = folder / "docker.sock"
+        self.log = folder / "dockerd.log"
+        self.api = EngineApi(self.socket)
+        self._path = f"{binaries}:{_search_path()}" if binaries else _search_path()
+        self._config = dict(config or {})
+        self._flags = list(flags)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._cgroups = self._cgroup_parents()
+
+    def __repr__(self) -> str:
+        return f"<TestEngine {self.folder} {'up' if self.running else 'down'}>"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self.stop()
+
+    # ------------------------------------------------------------ properties
+
+    @property
+    def url(self) -> str:
+        """What crishim's --engine takes."""
+        return f"unix://{self.socket}"
+
+    @property
+    def running(self) -> bool:
+        """Whether dockerd lives."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """dockerd's.  Raises RuntimeError when it is not running."""
+        if self._process is None or not self.running:
+            raise RuntimeError(f"{self!r} is not running")
+        return self._process.pid
+
+    # ------------------------------------------------------------ verbs
+
+    def start(self) -> None:
+        """Start dockerd (on what an earlier start left) and wait until it answers.
+
+        Raises RuntimeError with the reason in one line, and the log's end, when a program is missing or it does not.
+        """
+        if self.running:
+            return
+        dockerd = self._program("dockerd")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "daemon.json").write_text(json.dumps(self._daemon_json(), indent=1))
+        (self.folder / "docker.pid").unlink(missing_ok=True)
+        command = [
+            str(dockerd),
+            f"--config-file={self.folder}/daemon.json",
+            f"--data-root={self.folder}/data",
+            f"--exec-root={self.folder}/exec",
+            f"--pidfile={self.folder}/docker.pid",
+            f"--host=unix://{self.socket}",
+            "--bridge=none",
+            "--iptables=false",
+            "--ip6tables=false",
+            *self._flags,
+        ]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env=os.environ | {"PATH": self._path},
+            )
+        self._wait_ready()
+
+    def stop(self) -> None:
+        """Stop the engine and its containers and remove all it made: processes, mounts, cgroups, folder.
+
+        Raises OSError naming what would not go.
+        """
+        self.halt()
+        for pid in self._leftovers():
+            processes.kill(pid)
+        self._unmount()
+        for parent in self._cgroups:
+            cgroups.remove_tree(parent)
+        if self.folder.exists():
+            shutil.rmtree(self.folder)
+
+    def halt(self) -> None:
+        """Stop dockerd as a service manager would (SIGTERM); its data stays and ``start`` goes on with it."""
+        if self._process is None:
+            return
+        self._process.send_signal(signal.SIGCONT)
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_LIMIT)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+    def restart(self) -> None:
+        """``halt`` and ``start``."""
+        self.halt()
+        self.start()
+
+    def kill9(self) -> None:
+        """End dockerd by SIGKILL; containers and containerd's shims go on until the next start, or ``stop``."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def freeze(self) -> None:
+        """Let dockerd hang (SIGSTOP): it accepts connections and answers nothing until ``thaw``."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Undo ``freeze``."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    # ------------------------------------------------------------ parts
+
+    def _program(self, name: str) -> Path:
+        found = shutil.which(name, path=self._path)
+        if found is None:
+            raise RuntimeError(f"{name} is missing: run tests/env/bootstrap.sh engine")
+        return Path(found)
+
+    def _daemon_json(self) -> dict[str, Any]:
+        runtime = self._program("runc")
+        settings: dict[str, Any] = {"exec-opts": ["native.cgroupdriver=cgroupfs"], "storage-driver": "overlay2"}
+        if front.needed():
+            runtime = front.build(runtime)
+            settings["default-runtime"] = "front"
+            settings["runtimes"] = {"front": {"path": str(runtime)}}
+        settings |= self._config
+        settings["runtimes"] = {ALTERNATIVE_RUNTIME: {"path": str(runtime)}} | settings.get("runtimes", {})
+        return settings
+
+    def _wait_ready(self) -> None:
+        deadline = time.monotonic() + START_LIMIT
+        while True:
+            if not self.running:
+                raise RuntimeError(f"dockerd ended during its start: {self._last_words()}")
+            try:
+                self.api.call("GET", "/_ping")
+                return
+            except (OSError, EngineRefused):
+                if time.monotonic() > deadline:
+                    raise RuntimeError(f"dockerd does not answer: {self._last_words()}") from None
+                time.sleep(0.02)
+
+    def _last_words(self) -> str:
+        lines = self.log.read_text(errors="replace").splitlines()
+        return " | ".join(lines[-5:]) or "(its log is empty)"
+
+    def _leftovers(self) -> list[int]:
+        """containerd, shims and, below them, containers: those whose command line names our folder, and their kin."""
+        ours = [pid for pid in processes.pids() if str(self.folder) in processes.command_line(pid)]
+        ours = [pid for pid in ours if pid != os.getpid() and pid not in processes.ancestors(os.getpid())]
+        return [*ours, *(kin for pid in ours for kin in processes.descendants(pid))]
+
+    def _unmount(self) -> None:
+        for point, *_ in reversed(linux.mounts()):
+            if Path(point).is_relative_to(self.folder):
+                with contextlib.suppress(FileNotFoundError):
+                    linux.umount(point)
+
+    def _cgroup_parents(self) -> list[Path]:
+        """The cgroups that dockerd makes for containers that name none, as far as they do not exist yet."""
+        points = [Path(point) for point, fstype, *_ in linux.mounts() if fstype in {"cgroup", "cgroup2"}]
+        return [point / "docker" for point in points if not (point / "docker").exists()]
+
+
+def _search_path() -> str:
+    """PATH with the folders that hold dockerd and runc, which a user's PATH may lack."""
+    return os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/local/sbin:/usr/sbin:/sbin"
