@@ -133,6 +133,25 @@ def mount_inside(hierarchy: Hierarchy) -> None:
     linux.mount(kind, hierarchy.mount_point, kind, flags, hierarchy.options)
 
 
+def below_mounts() -> list[Path]:
+    """Every cgroup of every mounted hierarchy but the roots."""
+    return [
+        Path(parent, name)
+        for point, fstype, *_ in linux.mounts()
+        if fstype in {"cgroup", "cgroup2"}
+        for parent, names, _ in os.walk(point)
+        for name in names
+    ]
+
+
+def pids(cgroup: Path) -> list[int]:
+    """The processes in it; none when it is gone."""
+    try:
+        return [int(pid) for pid in (cgroup / "cgroup.procs").read_text().split()]
+    except FileNotFoundError:
+        return []
+
+
 def remove_tree(top: Path, patience: float = 5.0) -> None:
     """Remove a cgroup and all below it; waits up to ``patience`` seconds for ending processes to leave.
 

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.env import cgroups, front, linux, processes
-from tests.env.http_api import EngineApi, EngineRefused
+from tests.env.http_api import EngineApi, EngineApiError
 
 START_LIMIT = 60.0
 STOP_LIMIT = 30.0
@@ -126,11 +126,15 @@ class TestEngine:
         Raises OSError naming what would not go.
         """
         self.halt()
-        for pid in self._leftovers():
+        left = self._container_cgroups()
+        for pid in [*self._leftovers(), *(pid for cgroup in left for pid in cgroups.pids(cgroup))]:
             processes.kill(pid)
         self._unmount()
+        for cgroup in left:
+            cgroups.remove_tree(cgroup)
         for parent in self._cgroups:
-            cgroups.remove_tree(parent)
+            with contextlib.suppress(OSError):  # in use by another engine's containers, or never made
+                parent.rmdir()
         if self.folder.exists():
             shutil.rmtree(self.folder)
 
@@ -194,7 +198,7 @@ class TestEngine:
             try:
                 self.api.call("GET", "/_ping")
                 return
-            except (OSError, EngineRefused):
+            except (OSError, EngineApiError):
                 if time.monotonic() > deadline:
                     raise RuntimeError(f"dockerd does not answer: {self._last_words()}") from None
                 time.sleep(0.02)
@@ -214,6 +218,14 @@ class TestEngine:
             if Path(point).is_relative_to(self.folder):
                 with contextlib.suppress(FileNotFoundError):
                     linux.umount(point)
+
+    def _container_cgroups(self) -> list[Path]:
+        """The cgroups that are named after our containers: what a killed shim does not remove."""
+        try:
+            ids = set(os.listdir(self.folder / "data" / "containers"))
+        except FileNotFoundError:
+            return []
+        return [cgroup for cgroup in cgroups.below_mounts() if cgroup.name in ids]
 
     def _cgroup_parents(self) -> list[Path]:
         """The cgroups that dockerd makes for containers that name none, as far as they do not exist yet."""

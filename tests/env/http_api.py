@@ -1,4 +1,4 @@
-"""A plain HTTP client for the tests' own dealings with an engine's unix socket: no docker CLI, no adapter under test."""
+"""A plain HTTP client for the tests' own dealings with an engine: no docker CLI, no adapter under test."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 
-class EngineRefused(Exception):
+class EngineApiError(Exception):
     """The engine answered with an error status: ``status`` and its message."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -31,7 +31,7 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 class EngineApi:
-    """Calls of the Docker Engine API, one connection each, in the engine's newest version (or the path's: /v1.41/...)."""
+    """Calls of the Docker Engine API, one connection each, in the engine's newest version or the path's (/v1.41/x)."""
 
     def __init__(self, socket_path: Path, timeout: float = 60.0) -> None:
         """``timeout``: seconds that a call may be silent."""
@@ -50,7 +50,7 @@ class EngineApi:
     ) -> Any:
         """One call; gives the decoded JSON, or the bytes when the answer is none.
 
-        A stream of JSON messages (load, pull, push) is given as a list.  Raises EngineRefused on a status of 400 and
+        A stream of JSON messages (load, pull, push) is given as a list.  Raises EngineApiError on a status of 400 and
         above and on an ``error`` message within a stream, OSError when the engine cannot be reached.
         """
         sent = dict(headers or {})
@@ -68,19 +68,19 @@ class EngineApi:
         finally:
             connection.close()
         if answer.status >= 400:
-            raise EngineRefused(answer.status, data.decode(errors="replace").strip())
+            raise EngineApiError(answer.status, data.decode(errors="replace").strip())
         if not (answer.getheader("Content-Type") or "").startswith("application/json"):
             return data
         return _decode(data)
 
 
 def _decode(data: bytes) -> Any:
-    """JSON, or a list of its lines where there are several.  Raises EngineRefused for an error among them."""
+    """JSON, or a list of its lines where there are several.  Raises EngineApiError for an error among them."""
     try:
         decoded = json.loads(data) if data.strip() else None
     except json.JSONDecodeError:
         decoded = [json.loads(line) for line in data.splitlines() if line.strip()]
     for message in decoded if isinstance(decoded, list) else [decoded]:
         if isinstance(message, dict) and "errorDetail" in message:
-            raise EngineRefused(200, str(message["error"]))
+            raise EngineApiError(200, str(message["error"]))
     return decoded

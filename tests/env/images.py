@@ -1,7 +1,7 @@
 """Images made on the spot, without a registry: the same input gives the same bytes and so the same image id.
 
-An :class:`Image` is a configuration and layers; it can be loaded into an engine (``docker load`` format, which engines of
-every version and both image stores read) or pushed to a registry (``registry``).
+An :class:`Image` is a configuration and layers; it can be loaded into an engine (``docker load`` format, which engines
+of every version and both image stores read) or pushed to a registry (``registry``).
 Rules: opencontainers/image-spec config.md and layer.md; the archive's manifest.json as ``docker save`` writes it.
 """
 
@@ -105,7 +105,7 @@ class Image:
         return make_tar([File(name, data) for name, data in files.items()])
 
     def load(self, api: EngineApi, *refs: str) -> str:
-        """Load it into an engine under ``refs``; returns the engine's id of it.  Raises EngineRefused."""
+        """Load it into an engine under ``refs``; returns the engine's id of it.  Raises EngineApiError."""
         api.call("POST", "/images/load", {"quiet": "1"}, body=self.archive(*refs))
         return str(api.call("GET", f"/images/{refs[0] if refs else self.id}/json")["Id"])
 

@@ -1,0 +1,112 @@
+"""What is on the machine that a test may leave behind, and what of it is new.
+
+Looks at the test world (``world``), in which only the tests' own things are.  Knows nothing of engines' contents but
+their containers and volumes.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from tests.env import cgroups, linux, processes
+from tests.env.engine import TestEngine
+
+PATIENCE = 10.0
+"""Seconds that what is ending may take: shims, veths, lazy unmounts."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Everything by name; the names of the fields are used in messages."""
+
+    processes: Counter[str]
+    mounts: Counter[str]
+    links: Counter[str]
+    cgroups: Counter[str]
+    sysv_segments: Counter[str]
+    files: Counter[str]
+    containers: Counter[str]
+    volumes: Counter[str]
+
+    def left_since(self, before: Snapshot) -> list[str]:
+        """One line for each thing that is here and was not before."""
+        return [
+            f"{field.name.replace('_', ' ')}: {name}"
+            for field in fields(self)
+            for name in (getattr(self, field.name) - getattr(before, field.name)).elements()
+        ]
+
+
+def take(world: Path, engine: TestEngine | None = None) -> Snapshot:
+    """Look now.  ``engine``: its containers and volumes are looked at, too."""
+    return Snapshot(
+        processes=Counter(_processes()),
+        mounts=Counter(f"{point} ({fstype})" for point, fstype, *_ in linux.mounts()),
+        links=Counter(os.listdir("/sys/class/net")),
+        cgroups=Counter(_cgroups()),
+        sysv_segments=Counter(_sysv()),
+        files=Counter(_files(world)),
+        containers=Counter(_containers(engine) if engine else ()),
+        volumes=Counter(_volumes(engine) if engine else ()),
+    )
+
+
+def left(before: Snapshot, world: Path, engine: TestEngine | None = None, patience: float = PATIENCE) -> list[str]:
+    """What is new since ``before`` and stays so for ``patience`` seconds; empty as soon as nothing is."""
+    deadline = time.monotonic() + patience
+    while lines := take(world, engine).left_since(before):
+        if time.monotonic() > deadline:
+            return lines
+        time.sleep(0.05)
+    return []
+
+
+def _processes() -> list[str]:
+    """All but ourselves and those that we run in: ``PID command``."""
+    not_ours = {os.getpid(), *processes.ancestors(os.getpid())}
+    found = []
+    for pid in processes.pids():
+        if pid not in not_ours and processes.parent(pid) > 0:
+            words = "(ended, not reaped)" if processes.is_zombie(pid) else processes.command_line(pid)
+            found.append(f"{pid} {words[:200]}")
+    return found
+
+
+def _cgroups() -> list[str]:
+    """Cgroups of all hierarchies, without those that the world and engines keep for their whole life."""
+    return [str(cgroup) for cgroup in cgroups.below_mounts() if cgroup.name not in {"init", "docker"}]
+
+
+def _sysv() -> list[str]:
+    found: list[str] = []
+    for kind in ("shm", "sem", "msg"):
+        lines = Path("/proc/sysvipc", kind).read_text().splitlines()[1:]
+        found += [f"{kind} id {line.split()[1]}" for line in lines]
+    return found
+
+
+_ENGINES_OWN = ("/run/containerd", "/run/docker", "/run/xtables.lock")
+"""What engines keep in /run however they are told to keep it elsewhere; containers' parts show as processes."""
+
+
+def _files(world: Path) -> list[str]:
+    """Files in /run and what was written to /etc and /var/lib (the overlays' upper layers)."""
+    tops = {"/run": Path("/run"), "/etc": world / "layers/etc/upper", "/var/lib": world / "layers/var/lib/upper"}
+    found = []
+    for shown, top in tops.items():
+        for folder, folders, names in os.walk(top):
+            inside = os.path.relpath(folder, top)
+            found += [os.path.normpath(os.path.join(shown, inside, name)) for name in (*folders, *names)]
+    return [name for name in found if not name.startswith(_ENGINES_OWN)]
+
+
+def _containers(engine: TestEngine) -> list[str]:
+    return [f"{c['Id'][:12]} {' '.join(c['Names'])}" for c in engine.api.call("GET", "/containers/json", {"all": "1"})]
+
+
+def _volumes(engine: TestEngine) -> list[str]:
+    return [str(volume["Name"]) for volume in engine.api.call("GET", "/volumes")["Volumes"] or ()]
