@@ -61,7 +61,10 @@ class Engine(ABC):
 
     @abstractmethod
     async def wait(self, container_id: str) -> None:
-        """Return when the container does not run (at once if it does not, or when it is removed meanwhile)."""
+        """Return when the container does not run: at once if it does not, or when it is removed meanwhile.
+
+        EngineNotFound if there is none at the time of the call.
+        """
 
     @abstractmethod
     async def remove(self, container_id: str) -> None:
@@ -72,7 +75,7 @@ class Engine(ABC):
 
     @abstractmethod
     async def update(self, container_id: str, resources: EngineResources) -> None:
-        """Change the given resources (fields that are None stay as they are), all or nothing as far as the engine is."""
+        """Change the given resources (fields that are None stay), all or nothing as far as the engine is."""
 
     @abstractmethod
     async def inspect(self, id_or_name: str) -> EngineContainer:
@@ -97,8 +100,9 @@ class Engine(ABC):
     ) -> AbstractAsyncContextManager[AsyncIterator[PullProgress]]:
         """Pull `name:tag` or `name@digest`; leaving the context early makes the engine stop.
 
-        An error inside the stream is raised like one in the answer: RegistryUnavailable, SignatureValidationFailed,
-        ImageNotFound, PermissionDenied or EngineError.
+        Entering waits for the engine's first word, which a registry can hold up for long. An error is raised there or
+        by the iterator: RegistryUnavailable, ImageNotFound, EngineError (kind PERMISSION_DENIED for missing or wrong
+        credentials), or InvalidArgument for what is no reference.
         """
 
     @abstractmethod

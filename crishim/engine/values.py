@@ -34,8 +34,12 @@ class EngineFacts:
     kernel: str
     live_restore: bool
     experimental: bool
+    cdi: bool = False
+    """Devices can be given by CDI name."""
     daemon_pid: int
-    """Process that listens on the engine's socket (SO_PEERCRED), 0 if unknown."""
+    """Process that opened the engine's socket for listening (SO_PEERCRED), 0 if unknown.
+
+    It is the service manager where that activates the socket."""
 
 
 class ContainerPhase(enum.Enum):
@@ -49,7 +53,10 @@ class ContainerPhase(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineResources:
-    """Resource limits. None: not said (create: the engine's default; update: leave as it is). 0: no limit."""
+    """Resource limits. None: not said (create: the engine's default; update: leave as it is). 0: no limit.
+
+    Two have no such thing as no limit: `cpu_shares` 0 is the usual weight (1024), and an empty cpuset is as None.
+    """
 
     cpu_shares: int | None = None
     cpu_quota: int | None = None
@@ -64,10 +71,15 @@ class EngineResources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineMount:
-    """A bind mount from the host (or a view of an image)."""
+    """A bind mount from the host, or a read-only view of an image's files."""
 
     source: str
+    """Path on the host, or the image's id or name when `image` is set."""
     target: str
+    image: bool = False
+    """`source` is an image; needs `Feature.IMAGE_MOUNTS`."""
+    image_subpath: str = ""
+    """Folder in the image to show, relative to its root; empty for the whole."""
     readonly: bool = False
     recursive_readonly: bool = False
     """Submounts read-only, too. False: they are not, whatever the engine's default is."""
@@ -227,7 +239,7 @@ class EngineEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullProgress:
-    """A sign of life of a pull; `stage` as the engine says it (`Downloading`, `Verifying Checksum`, `Extracting`, …)."""
+    """A sign of life of a pull; `stage` as the engine says it (`Downloading`, `Verifying Checksum`, `Extracting`)."""
 
     layer: str
     stage: str

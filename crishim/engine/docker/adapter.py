@@ -1,0 +1,229 @@
+"""DockerEngine: `crishim.engine.api.Engine` on the Docker Engine's HTTP API, one method a call."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
+
+from aiodocker.containers import DockerContainer
+from aiodocker.exceptions import DockerError
+
+from crishim.engine.api import Engine
+from crishim.engine.docker import images
+from crishim.engine.docker.connection import Connection
+from crishim.engine.docker.create import container_body, update_body
+from crishim.engine.docker.deadlines import Deadlines
+from crishim.engine.docker.errors import guard
+from crishim.engine.docker.events import query, read_events
+from crishim.engine.docker.handshake import facts_from, negotiate, refuse_unsuitable
+from crishim.engine.docker.ndjson import json_lines
+from crishim.engine.docker.parse import container_from
+from crishim.engine.docker.pull import auth_header, pull_failure, pull_query, read_progress
+from crishim.engine.docker.references import names_container, names_image
+from crishim.engine.values import (
+    ContainerPhase,
+    ContainerSpec,
+    EngineContainer,
+    EngineEvent,
+    EngineFacts,
+    EngineImage,
+    EngineResources,
+    PullProgress,
+    RegistryAuth,
+)
+from crishim.errors import EngineConflict, EngineError, EngineNotFound, EngineUnavailable, InvalidArgument, Kind
+
+_REMOVAL_LOOK = 5.0
+"""Seconds after which a removal by someone else is looked at again: it may have failed without a word."""
+
+
+class DockerEngine(Engine):
+    """A Docker Engine on `unix:///path`. Raises EngineUnsuitable for any other endpoint.
+
+    Needs a running loop from the first call on. Calls before a successful `connect` raise EngineUnavailable.
+    """
+
+    def __init__(self, endpoint: str, *, deadlines: Deadlines | None = None) -> None:
+        self.endpoint = endpoint
+        self._connection = Connection(endpoint)
+        self._limits = deadlines or Deadlines()
+        self._facts: EngineFacts | None = None
+
+    def __repr__(self) -> str:
+        return f"DockerEngine({self._connection!r})"
+
+    async def connect(self) -> EngineFacts:
+        async with guard("handshake", self._limits.handshake):
+            async with self._connection.stream("GET", "version", versioned=False) as response:
+                version = await response.json()
+            api = negotiate(version)
+            pid = await self._connection.peer_pid()
+            async with self._connection.stream("GET", f"v{api[0]}.{api[1]}/info", versioned=False) as response:
+                info = await response.json()
+            refuse_unsuitable(version, info, pid, os.uname().release)
+            facts = facts_from(version, info, api, pid)
+        self._connection.speak(api)
+        self._facts = facts
+        return facts
+
+    @asynccontextmanager
+    async def events(self) -> AsyncIterator[AsyncIterator[EngineEvent]]:
+        async with AsyncExitStack() as stack:
+            async with guard("events", self._limits.open_events):
+                response = await stack.enter_async_context(self._connection.stream("GET", "events", params=query()))
+            yield await stack.enter_async_context(aclosing(read_events(response)))
+
+    # --- Containers -------------------------------------------------------------------------------------------------
+
+    async def create(self, name: str, spec: ContainerSpec) -> str:
+        docker, facts = self._connection.docker, self._facts
+        if facts is None:
+            raise EngineUnavailable("the engine has not been reached yet")
+        body = container_body(spec, facts)
+        async with guard("create of a container", self._limits.create, name=name):
+            return (await docker.containers.create(body, name=name)).id
+
+    async def start(self, container_id: str) -> None:
+        container = self._container(container_id)
+        try:
+            async with guard("start of a container", self._limits.start, container=container_id):
+                await container.start()  # 304: it runs already
+        except EngineNotFound as error:
+            # The engine says the same of a container whose network or IPC this one joins.
+            await self.inspect(container_id)
+            raise EngineError(error.message, kind=Kind.FAILED_PRECONDITION, container=container_id) from error
+
+    async def kill(self, container_id: str, signal: str) -> None:
+        container = self._container(container_id)
+        try:
+            async with guard("signal to a container", self._limits.kill, container=container_id):
+                await container.kill(signal=signal)
+        except EngineConflict:
+            if (await self.inspect(container_id)).phase is ContainerPhase.RUNNING:
+                raise
+
+    async def wait(self, container_id: str) -> None:
+        container = self._container(container_id)
+        async with guard("wait for a container", None, container=container_id):
+            answer = await container.wait(condition="not-running")
+        if not answer:
+            raise EngineUnavailable("wait for a container: the engine broke off", container=container_id)
+        if answer.get("Error"):
+            # It could not see the exit itself; what counts is whether the container runs.
+            try:
+                found = await self.inspect(container_id)
+            except EngineNotFound:
+                return
+            if found.phase is ContainerPhase.RUNNING:
+                raise EngineError(str(answer["Error"].get("Message")), kind=Kind.INTERNAL, container=container_id)
+
+    async def remove(self, container_id: str) -> None:
+        container = self._container(container_id)
+        nobody_else = False
+        async with guard("removal of a container", self._limits.remove, container=container_id):
+            while True:
+                try:
+                    async with guard("removal of a container", None, container=container_id):
+                        return await container.delete(force=True, v=True)
+                except EngineConflict:
+                    if nobody_else:
+                        raise
+                try:
+                    nobody_else = not await self._wait_for_removal(container_id)
+                except EngineNotFound:
+                    return None
+
+    async def _wait_for_removal(self, container_id: str) -> bool:
+        """Wait a while for a removal under way; False if there is none. EngineNotFound once it is done."""
+        if (await self.inspect(container_id)).phase is not ContainerPhase.REMOVING:
+            return False
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_REMOVAL_LOOK), guard("wait for a removal", None, container=container_id):
+                await self._container(container_id).wait(condition="removed")
+        return True
+
+    async def update(self, container_id: str, resources: EngineResources) -> None:
+        path = f"containers/{self._container(container_id).id}/update"
+        body = json.dumps(update_body(resources)).encode()
+        headers = {"Content-Type": "application/json"}
+        async with (
+            guard("update of a container", self._limits.update, container=container_id),
+            self._connection.stream("POST", path, data=body, headers=headers) as response,
+        ):
+            await response.read()
+
+    async def inspect(self, id_or_name: str) -> EngineContainer:
+        container = self._container(id_or_name)
+        async with guard("inspect of a container", self._limits.inspect, container=id_or_name):
+            return container_from(await container.show())
+
+    async def list_containers(self, labels: Mapping[str, str] | None = None, *, image: str = "") -> Sequence[str]:
+        wanted = [f"{key}={value}" if value else key for key, value in (labels or {}).items()]
+        docker = self._connection.docker
+        async with guard("list of containers", self._limits.list):
+            rows = await docker.containers.list(all=True, filters=json.dumps({"label": wanted}))
+            # The engine's own filter by image counts images built upon it, too.
+            return [row.id for row in rows if not image or row["ImageID"] == image]
+
+    def _container(self, id_or_name: str) -> DockerContainer:
+        docker = self._connection.docker
+        if not names_container(id_or_name):
+            raise EngineNotFound(f"no container can be called {id_or_name!r}", container=id_or_name)
+        return docker.containers.container(id_or_name)
+
+    # --- Images -----------------------------------------------------------------------------------------------------
+
+    async def list_images(self) -> Sequence[EngineImage]:
+        return await images.list_images(self._connection.docker, self._limits.list)
+
+    async def inspect_image(self, reference: str) -> EngineImage:
+        docker = self._connection.docker
+        return await images.inspect_image(docker, _image_name(reference), self._limits.inspect)
+
+    @asynccontextmanager
+    async def pull(self, reference: str, auth: RegistryAuth | None) -> AsyncIterator[AsyncIterator[PullProgress]]:
+        if not names_image(reference):
+            raise InvalidArgument(f"not a reference of an image: {reference!r}", image=reference)
+        headers = auth_header(auth) if auth is not None else None
+        async with AsyncExitStack() as stack:
+            async with guard("pull", None, image=reference):
+                answer = self._connection.stream("POST", "images/create", params=pull_query(reference), headers=headers)
+                try:
+                    response = await stack.enter_async_context(answer)
+                except DockerError as error:
+                    raise pull_failure(error.message, reference, error.status) from error
+            yield await stack.enter_async_context(aclosing(read_progress(response, reference)))
+
+    async def remove_image(self, reference: str) -> None:
+        docker = self._connection.docker
+        await images.remove_image(docker, _image_name(reference), self._limits.remove_image)
+
+    async def load_image(self, archive: bytes) -> None:
+        # The engine's words on a bad archive come inside a stream whose status is 200, so it is read to its end.
+        async with (
+            guard("load of an image", self._limits.load),
+            self._connection.stream(
+                "POST",
+                "images/load",
+                params={"quiet": "1"},
+                data=io.BytesIO(archive),
+                headers={"Content-Type": "application/x-tar"},
+            ) as response,
+        ):
+            async for line in json_lines(response, "load of an image"):
+                message = (line.get("errorDetail") or {}).get("message") or line.get("error")
+                if message:
+                    raise EngineError(str(message), kind=Kind.INVALID_ARGUMENT)
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+
+def _image_name(reference: str) -> str:
+    if not names_image(reference):
+        raise EngineNotFound(f"no image can be called {reference!r}", image=reference)
+    return reference

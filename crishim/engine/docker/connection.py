@@ -1,0 +1,130 @@
+"""The way to the engine: one HTTP session over a unix socket, without limit of connections, closed as a whole.
+
+aiodocker does the plain calls on this session. What it lacks, or does not close (docs/decisions/engine-http-client.md),
+is asked of the same session here, in `stream`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import struct
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+import aiodocker
+import aiohttp
+from aiodocker.exceptions import DockerError
+
+from crishim.errors import EngineUnavailable, EngineUnsuitable
+
+_BASE = "http://engine"
+"""Any name will do: the connector knows the socket."""
+_CONNECT_LIMIT = 5.0
+_SCHEME = "unix://"
+
+
+class Connection:
+    """A session with the engine at `endpoint` (`unix:///path`).
+
+    Raises EngineUnsuitable if the endpoint is of another kind: an engine elsewhere has its containers elsewhere.
+    Opened at the first use, inside the running loop; closed by `close`, for good.
+    """
+
+    def __init__(self, endpoint: str) -> None:
+        path = endpoint.removeprefix(_SCHEME)
+        if not endpoint.startswith(_SCHEME) or not path.startswith("/"):
+            raise EngineUnsuitable(
+                f"engine endpoint {endpoint!r}: only unix:///path is served, "
+                "because a pod needs an engine whose processes and files are on this machine"
+            )
+        self.path = path
+        self._session: aiohttp.ClientSession | None = None
+        self._docker: aiodocker.Docker | None = None
+        self._closed = False
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "negotiated" if self._docker else "new"
+        return f"Connection({self.path!r}, {state})"
+
+    def speak(self, api_version: tuple[int, int]) -> None:
+        """Use this version of the API from now on."""
+        version = f"v{api_version[0]}.{api_version[1]}"
+        session = self._open()
+        self._docker = aiodocker.Docker(_BASE, connector=session.connector, session=session, api_version=version)
+
+    @property
+    def docker(self) -> aiodocker.Docker:
+        """The client for plain calls. EngineUnavailable before the first handshake and after `close`."""
+        if self._closed:
+            raise EngineUnavailable("the connection to the engine is closed")
+        if self._docker is None:
+            raise EngineUnavailable("the engine has not been reached yet")
+        return self._docker
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        data: object = None,
+        headers: Mapping[str, str] | None = None,
+        versioned: bool = True,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """An answer to be read as it comes; leaving the context closes its connection, read to the end or not.
+
+        A status from 400 on is raised as DockerError, as aiodocker does; call it inside `errors.guard`.
+        """
+        prefix = f"/{self.docker.api_version}" if versioned else ""
+        async with self._open().request(
+            method, f"{_BASE}{prefix}/{path}", params=params, data=data, headers=headers
+        ) as response:
+            try:
+                if response.status >= 400:
+                    raise DockerError(response.status, _message(await response.read()))
+                yield response
+            finally:
+                if not response.content.is_eof():
+                    response.close()  # so that the engine notices now; a released one would be drained first
+
+    async def peer_pid(self) -> int:
+        """Process that opened the socket for listening, 0 if it is in no PID namespace that we see. OSError."""
+        _, writer = await asyncio.wait_for(asyncio.open_unix_connection(self.path), _CONNECT_LIMIT)
+        try:
+            credentials = writer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        finally:
+            writer.close()
+        pid: int = struct.unpack("3i", credentials)[0]
+        return pid
+
+    async def close(self) -> None:
+        """Close every connection; calls under way end with EngineUnavailable. May be called twice."""
+        self._closed = True
+        if self._session is not None:
+            await self._session.close()
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._closed:
+            raise EngineUnavailable("the connection to the engine is closed")
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                # 0: no limit. Each wait and each stream holds a connection; with the usual 100 all calls would queue
+                # behind them.
+                connector=aiohttp.UnixConnector(self.path, limit=0),
+                # Limits belong to the kind of call and are set by errors.guard; a stream may be silent for days.
+                timeout=aiohttp.ClientTimeout(total=None, sock_read=None, sock_connect=_CONNECT_LIMIT),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                headers={"User-Agent": "crishim"},
+            )
+        return self._session
+
+
+def _message(body: bytes) -> str:
+    """The text of an error answer: `{"message": ...}`, or whatever it is."""
+    try:
+        return str(json.loads(body)["message"])
+    except (ValueError, KeyError, TypeError):
+        return body.decode(errors="replace")

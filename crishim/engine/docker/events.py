@@ -1,0 +1,58 @@
+"""The engine's event stream: what is asked for, and JSON to EngineEvent."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
+
+import aiohttp
+
+from crishim.engine.docker.ndjson import json_lines
+from crishim.engine.values import EngineEvent
+from crishim.errors import EngineUnavailable
+
+_ACTIONS = (
+    *("create", "start", "restart", "die", "oom", "destroy", "pause", "unpause", "rename", "update"),
+    *("delete", "import", "load", "pull", "tag", "untag"),
+)
+"""Those that can change what inspect shows. Left out are above all the three that each exec makes: the engine drops
+events for a listener that is slow for 100 ms, and probes would be most of them."""
+
+
+def query() -> dict[str, str]:
+    """Parameters of a stream that begins now.
+
+    The engine sends the head of its answer before it subscribes the listener. `since` closes that gap: what it kept
+    from then on and what comes are handed out under one lock.
+    """
+    seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
+    return {
+        "since": f"{seconds}.{nanoseconds:09d}",
+        "filters": json.dumps({"type": ["container", "image"], "event": list(_ACTIONS)}),
+    }
+
+
+async def read_events(response: aiohttp.ClientResponse) -> AsyncGenerator[EngineEvent, None]:
+    """Events as they come; ends only by an error, EngineUnavailable when the engine goes away."""
+    async for data in json_lines(response, "events"):
+        event = event_from(data)
+        if event is not None:
+            yield event
+    raise EngineUnavailable("events: the engine ended the stream")
+
+
+def event_from(data: Mapping[str, Any]) -> EngineEvent | None:
+    """The event in a line, None for other kinds of objects."""
+    kind = data.get("Type")
+    if kind not in ("container", "image"):
+        return None
+    actor = data.get("Actor") or {}
+    return EngineEvent(
+        kind="container" if kind == "container" else "image",
+        action=str(data.get("Action", "")),
+        id=str(actor.get("ID", "")),
+        time=int(data.get("timeNano") or int(data.get("time") or 0) * 1_000_000_000),
+        attributes=dict(actor.get("Attributes") or {}),
+    )

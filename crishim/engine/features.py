@@ -1,0 +1,41 @@
+"""What a newer engine can do and an older one cannot: one table, asked with `has(facts, Feature.X)`.
+
+The figures are those of the Docker Engine API's version history. A feature stands here when code asks for it, so that
+there is one place to read what crishim does differently on an older engine.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+
+from crishim.engine.values import EngineFacts
+
+
+class Feature(enum.Enum):
+    """An ability that not every engine has."""
+
+    READONLY_RECURSION = "whether submounts of a read-only bind are read-only, too, can be said; before, they never are"
+    IMAGE_MOUNTS = "mounts that show the files of an image"
+    CDI_DEVICES = "devices by CDI name (vendor/class=name), where the engine has CDI switched on"
+
+
+FIRST_API: Mapping[Feature, tuple[int, int]] = {
+    Feature.READONLY_RECURSION: (1, 44),
+    Feature.IMAGE_MOUNTS: (1, 48),
+    Feature.CDI_DEVICES: (1, 44),
+}
+"""The first version of the engine's API that has the feature."""
+
+
+def has(facts: EngineFacts, feature: Feature) -> bool:
+    """Whether the engine of this handshake has the feature."""
+    if facts.api_version < FIRST_API[feature]:
+        return False
+    return facts.cdi if feature is Feature.CDI_DEVICES else True
+
+
+def needs(feature: Feature) -> str:
+    """What an engine must be to have the feature, for messages: `engine API 1.48`."""
+    major, minor = FIRST_API[feature]
+    return f"engine API {major}.{minor}" + (" with CDI switched on" if feature is Feature.CDI_DEVICES else "")
