@@ -1,0 +1,301 @@
+"""The simulated engine: the interface on top, then what a test does to it behind its callers' back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+from crishim.engine.api import Engine
+from crishim.engine.simulated.clock import Clock, RealClock
+from crishim.engine.simulated.events import Listener
+from crishim.engine.simulated.facts import default_facts
+from crishim.engine.simulated.faults import Fault, Match, Scripted
+from crishim.engine.simulated.gate import Gate
+from crishim.engine.simulated.images import ImageStore, default_images, familiar, made_up
+from crishim.engine.simulated.machine import Machine
+from crishim.engine.simulated.program import DEFAULT_MISSING
+from crishim.engine.values import (
+    ContainerSpec,
+    EngineContainer,
+    EngineEvent,
+    EngineFacts,
+    EngineImage,
+    EngineResources,
+    PullProgress,
+    RegistryAuth,
+)
+from crishim.errors import EngineConflict, EngineNotFound
+
+
+class SimulatedEngine(Engine):
+    """An engine in memory. All arguments have defaults.
+
+    `clock`: where time comes from (the machine's). `images`: what is there at the start (a shell and a pause image).
+    `facts`: what `connect` answers. `seed`: another one gives other ids. `missing`: prefixes of executables that do not
+    exist. `root`: a folder in which each container gets files for resolv.conf, hosts and its log; None: it has none,
+    and the paths that inspect shows are empty.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock | None = None,
+        images: Iterable[EngineImage] | None = None,
+        facts: EngineFacts | None = None,
+        seed: str = "",
+        missing: Sequence[str] = DEFAULT_MISSING,
+        root: Path | None = None,
+    ) -> None:
+        self.clock = clock or RealClock()
+        self.facts = facts or default_facts(str(root or "/"))
+        self.registry_failures: dict[str, Exception] = {}
+        """References (as Docker shows them) whose pull ends with this error."""
+        self.pulls_under_way = 0
+        """How many pulls were begun and not left."""
+        self._gate = Gate(self.clock)
+        self._machine = Machine(
+            self.clock,
+            default_images() if images is None else images,
+            runtimes=self.facts.runtimes,
+            seed=seed,
+            missing=tuple(missing),
+            root=root,
+        )
+        self._closed = False
+
+    def __repr__(self) -> str:
+        state = "up" if self._gate.up else "down"
+        return f"<SimulatedEngine {state} containers={len(self._machine.containers)} images={len(self.images)}>"
+
+    # --- What an engine does -----------------------------------------------------------------------------------------
+
+    async def connect(self) -> EngineFacts:
+        """The facts given at construction."""
+        return await self._gate.answer("connect", lambda: self.facts)
+
+    def events(self) -> AbstractAsyncContextManager[AsyncIterator[EngineEvent]]:
+        """A stream of its own for each caller, without bound."""
+        return self._events()
+
+    @asynccontextmanager
+    async def _events(self) -> AsyncGenerator[AsyncIterator[EngineEvent], None]:
+        listener = Listener()
+        try:
+            await self._gate.answer("events", lambda: self._machine.hub.listeners.add(listener))
+            yield listener
+        finally:
+            self._machine.hub.listeners.discard(listener)
+
+    async def create(self, name: str, spec: ContainerSpec) -> str:
+        """Create a container; see `crishim.engine.simulated.program` for what it will do."""
+        return await self._gate.answer("create", lambda: self._machine.create(name, spec), name, spec)
+
+    async def start(self, container_id: str) -> None:
+        """Start a container's program. A missing one: EngineError; the container stays "created", with code 127."""
+        await self._gate.answer("start", lambda: self._machine.start(self._machine.find(container_id)), container_id)
+
+    async def kill(self, container_id: str, signal: str) -> None:
+        """Send a signal to a container's program."""
+        await self._gate.answer(
+            "kill", lambda: self._machine.kill(self._machine.find(container_id), signal), container_id, signal
+        )
+
+    async def wait(self, container_id: str) -> None:
+        """Return when the container does not run. EngineNotFound if there is none at the time of the call."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiters: set[asyncio.Future[None]] = set()
+
+        def begin() -> None:
+            nonlocal waiters
+            container = self._machine.find(container_id)
+            if container.running:
+                waiters = container.waiters
+                waiters.add(waiter)
+            else:
+                waiter.set_result(None)
+
+        try:
+            await self._gate.answer("wait", begin, container_id)
+            await self._gate.hold(waiter)
+        finally:
+            waiters.discard(waiter)
+
+    async def remove(self, container_id: str) -> None:
+        """Kill and remove a container."""
+        await self._gate.answer("remove", lambda: self._machine.remove(self._machine.find(container_id)), container_id)
+
+    async def update(self, container_id: str, resources: EngineResources) -> None:
+        """Change resources in the books. EngineError where memory would be above the limit of memory and swap."""
+
+        def change() -> None:
+            container = self._machine.find(container_id)
+            container.update(resources)
+            self._machine.tell(container, "update")
+
+        await self._gate.answer("update", change, container_id, resources)
+
+    async def inspect(self, id_or_name: str) -> EngineContainer:
+        """A container by id, name, or unique prefix of an id."""
+        return await self._gate.answer("inspect", lambda: self._machine.find(id_or_name).view(), id_or_name)
+
+    async def list_containers(self, labels: Mapping[str, str] | None = None, *, image: str = "") -> Sequence[str]:
+        """Ids of containers, the newest first."""
+        return await self._gate.answer(
+            "list_containers", lambda: self._machine.select(labels, image), labels, kwargs={"image": image}
+        )
+
+    async def list_images(self) -> Sequence[EngineImage]:
+        """All images."""
+        return await self._gate.answer("list_images", self.images.all)
+
+    async def inspect_image(self, reference: str) -> EngineImage:
+        """An image by name, digest, id or unique prefix of an id."""
+        return await self._gate.answer("inspect_image", lambda: self.images.find(reference), reference)
+
+    def pull(
+        self, reference: str, auth: RegistryAuth | None
+    ) -> AbstractAsyncContextManager[AsyncIterator[PullProgress]]:
+        """Pull any reference: behind each is an image, always the same. Scripted faults strike in the stream."""
+        return self._pull(reference, auth)
+
+    @asynccontextmanager
+    async def _pull(
+        self, reference: str, auth: RegistryAuth | None
+    ) -> AsyncGenerator[AsyncIterator[PullProgress], None]:
+        fault = self._gate.enter("pull", reference, auth)
+        await asyncio.sleep(0)
+        self._gate.check()
+        stream = self._pull_stream(reference, fault)
+        self.pulls_under_way += 1
+        try:
+            yield stream
+        finally:
+            self.pulls_under_way -= 1
+            await stream.aclose()
+
+    async def _pull_stream(self, reference: str, fault: Fault | None) -> AsyncGenerator[PullProgress, None]:
+        name = familiar(reference)
+        image = made_up(reference)
+        layer, size = image.id[7:19], image.size
+        yield PullProgress(layer=layer, stage="Pulling fs layer")
+        await self._gate.before(fault)
+        self._gate.check()
+        if (error := self.registry_failures.get(name) or self.registry_failures.get(reference)) is not None:
+            raise error
+        try:
+            self.images.find(name)
+            stages = [PullProgress(layer=layer, stage="Already exists")]
+        except EngineNotFound:
+            stages = [
+                PullProgress(layer=layer, stage="Downloading", current=size // 2, total=size),
+                PullProgress(layer=layer, stage="Verifying Checksum"),
+                PullProgress(layer=layer, stage="Download complete"),
+                PullProgress(layer=layer, stage="Extracting", current=size, total=size),
+            ]
+        for progress in stages:
+            await asyncio.sleep(0)
+            self._gate.check()
+            yield progress
+        if stages[0].stage != "Already exists":
+            image = self.images.add(image)
+        self._machine.hub.emit("image", "pull", reference, self._machine.now(), {"name": name})
+        await self._gate.after(fault)
+        yield PullProgress(layer=layer, stage="Pull complete")
+
+    async def remove_image(self, reference: str) -> None:
+        """Remove a name, or by id an image with all its names. EngineConflict if a container was made from it."""
+        await self._gate.answer("remove_image", lambda: self._machine.remove_image(reference), reference)
+
+    async def load_image(self, archive: bytes) -> None:
+        """Load a `docker save` archive: configuration and names are read, layers are not."""
+
+        def load() -> None:
+            for image in self.images.load(archive):
+                self._machine.hub.emit("image", "load", image.id, self._machine.now(), {"name": image.id})
+
+        await self._gate.answer("load_image", load, archive)
+
+    async def close(self) -> None:
+        """Close for good."""
+        self._closed = True
+        self.go_down("the simulated engine's connections were closed")
+
+    # --- What happens to it ------------------------------------------------------------------------------------------
+
+    @property
+    def images(self) -> ImageStore:
+        """The image store, for looking and for putting images in; no call is counted and no event told."""
+        return self._machine.images
+
+    @property
+    def calls(self) -> Counter[str]:
+        """How often each method of the interface was called; may be cleared."""
+        return self._gate.calls
+
+    @property
+    def hanging(self) -> int:
+        """How many calls hang by the script at this moment."""
+        return self._gate.hanging
+
+    @property
+    def listening(self) -> int:
+        """How many event streams are open."""
+        return len(self._machine.hub.listeners)
+
+    @property
+    def containers(self) -> tuple[EngineContainer, ...]:
+        """All containers as they are, the oldest first; no call is counted."""
+        return tuple(container.view() for container in self._machine.containers.values())
+
+    async def called(self, method: str, count: int = 1) -> None:
+        """Return once a method was called `count` times: a test's way to act in the middle of a call."""
+        await self._gate.called(method, count)
+
+    def script(self, method: str, fault: Fault, *, times: int | None = 1, match: Match | None = None) -> Scripted:
+        """Let a fault strike the next `times` calls of a method (None: all) for whose arguments `match` is true.
+
+        Returns the line, which counts its hits and can be cancelled. ValueError: the interface has no such method.
+        """
+        if not callable(getattr(Engine, method, None)):
+            raise ValueError(f"an engine has no method {method!r}")
+        return self._gate.script.add(method, fault, times, match)
+
+    def go_down(self, reason: str = "cannot connect to the simulated engine", *, containers_die: bool = False) -> None:
+        """Become unreachable: calls under way and streams break, new calls are refused.
+
+        Containers run on, as with live restore, or die with the engine.
+        """
+        self._gate.shut(reason)
+        self._machine.hub.break_all(reason)
+        if containers_die:
+            for container in tuple(self._machine.containers.values()):
+                if container.running:
+                    self._machine.end(container, 137)
+
+    def come_back(self) -> None:
+        """Be reachable again, with all containers and images."""
+        if self._closed:
+            raise RuntimeError("closed for good")
+        self._gate.reopen()
+
+    def restart_container(self, id_or_name: str) -> None:
+        """What `docker restart` does: the program ends and another process begins."""
+        self._machine.restart(self._machine.find(id_or_name))
+
+    def vanish(self, id_or_name: str) -> None:
+        """What `docker rm -f` does. To let it go unseen, drop events first."""
+        self._machine.remove(self._machine.find(id_or_name))
+
+    def finish(self, id_or_name: str, exit_code: int = 0, *, oom_killed: bool = False) -> None:
+        """Let a running container's program end by itself."""
+        container = self._machine.find(id_or_name)
+        if not container.running:
+            raise EngineConflict(f"container {container.id} is not running", container=container.id)
+        self._machine.end(container, exit_code, oom_killed=oom_killed)
+
+    def drop_events(self, count: int) -> None:
+        """Lose the next events: no listener sees them."""
+        self._machine.hub.to_drop += count
