@@ -44,3 +44,7 @@ class Names:
         """Hold the name inside the block."""
         async with self._locks.hold(name):
             yield
+
+    def busy(self, name: str) -> bool:
+        """Whether somebody is making this name at this moment; `name` with or without the engine's slash."""
+        return self._locks.locked(name.lstrip("/"))

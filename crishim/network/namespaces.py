@@ -1,0 +1,136 @@
+"""Who holds the pods' network namespaces: the kernel by way of pins, or, without any, a book kept in memory.
+
+The verbs speak to `NetworkNamespaces` only, so that a simulated engine (whose sandboxes are no processes) and the real
+one take the same steps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+
+from crishim.errors import NetnsError
+from crishim.network import netns
+
+
+class NetworkNamespaces(ABC):
+    """Holds one network namespace per sandbox. All methods are idempotent unless said otherwise."""
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Make the folder of the pins ready. Raises NetnsError when pins would not be seen by the host."""
+
+    @abstractmethod
+    def path(self, sandbox_id: str) -> str:
+        """Where the namespace of this sandbox is, or will be, pinned. Changes nothing."""
+
+    @abstractmethod
+    async def pin(self, sandbox_id: str, pid: int) -> None:
+        """Hold the namespace of process `pid` for the sandbox. Raises NetnsError."""
+
+    @abstractmethod
+    async def unpin(self, sandbox_id: str) -> None:
+        """Let it go; one that is not held is no error. Raises NetnsError."""
+
+    @abstractmethod
+    def pinned(self, sandbox_id: str) -> bool:
+        """Whether the namespace is held."""
+
+    @abstractmethod
+    async def pins(self) -> Sequence[str]:
+        """Ids of all sandboxes whose namespace is held, or whose pin was left half made."""
+
+    @abstractmethod
+    async def prepare(self, sandbox_id: str, sysctls: Mapping[str, str]) -> None:
+        """Switch IPv6 on where the engine switched it off, then apply the pod's own net.* settings."""
+
+    @abstractmethod
+    async def write_resolv_conf(self, path: str, text: str) -> None:
+        """Rewrite the engine's resolv.conf of a sandbox in place: containers have that very file mounted."""
+
+
+class KernelNamespaces(NetworkNamespaces):
+    """Pins in a folder (`/run/netns`), named `crishim-<sandbox id>`."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+
+    def __repr__(self) -> str:
+        return f"KernelNamespaces({self._directory!r})"
+
+    async def start(self) -> None:
+        await asyncio.to_thread(netns.make_shared, self._directory)
+
+    def path(self, sandbox_id: str) -> str:
+        return netns.pin_path(self._directory, sandbox_id)
+
+    async def pin(self, sandbox_id: str, pid: int) -> None:
+        await netns.pin(pid, self.path(sandbox_id))
+
+    async def unpin(self, sandbox_id: str) -> None:
+        await netns.unpin(self.path(sandbox_id))
+
+    def pinned(self, sandbox_id: str) -> bool:
+        return netns.is_pinned(self.path(sandbox_id))
+
+    async def pins(self) -> Sequence[str]:
+        paths = await asyncio.to_thread(netns.list_pins, self._directory)
+        return [os.path.basename(path).removeprefix(netns.PREFIX) for path in paths]
+
+    async def prepare(self, sandbox_id: str, sysctls: Mapping[str, str]) -> None:
+        await netns.enable_ipv6(self.path(sandbox_id), sysctls)
+
+    async def write_resolv_conf(self, path: str, text: str) -> None:
+        await asyncio.to_thread(_rewrite, path, text)
+
+
+def _rewrite(path: str, text: str) -> None:
+    """Replace the content, not the file: whoever has it mounted sees the new text."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise NetnsError(f"{path} cannot be rewritten: {error.strerror}", path=path) from error
+
+
+class SimulatedNamespaces(NetworkNamespaces):
+    """For engines without processes, and for tests: remembers what it was told, touches nothing."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, int] = {}
+        self.sysctls: dict[str, Mapping[str, str]] = {}
+        self.resolv_conf: dict[str, str] = {}
+
+    async def start(self) -> None:
+        return
+
+    def path(self, sandbox_id: str) -> str:
+        return f"simulated:{sandbox_id}"
+
+    async def pin(self, sandbox_id: str, pid: int) -> None:
+        await asyncio.sleep(0)
+        if not pid:
+            raise NetnsError("a sandbox that does not run has no network namespace", sandbox=sandbox_id)
+        self.held[sandbox_id] = pid
+
+    async def unpin(self, sandbox_id: str) -> None:
+        await asyncio.sleep(0)
+        self.held.pop(sandbox_id, None)
+        self.sysctls.pop(sandbox_id, None)
+
+    def pinned(self, sandbox_id: str) -> bool:
+        return sandbox_id in self.held
+
+    async def pins(self) -> Sequence[str]:
+        return list(self.held)
+
+    async def prepare(self, sandbox_id: str, sysctls: Mapping[str, str]) -> None:
+        await asyncio.sleep(0)
+        self.sysctls[sandbox_id] = dict(sysctls)
+
+    async def write_resolv_conf(self, path: str, text: str) -> None:
+        await asyncio.sleep(0)
+        self.resolv_conf[path] = text

@@ -1,0 +1,109 @@
+"""Labels on the engine's objects: they hold the identity, so that nothing is lost with the checkpoints.
+
+Two layers. The convention of dockershim and cri-dockerd, which cAdvisor, log agents and people read: the pod's own
+labels as they are, annotations under `annotation.`, and a few keys of the convention, which win. And the request
+itself under one key of ours, because the convention cannot give back a label that looks like one of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pydantic import TypeAdapter, ValidationError
+
+from crishim.model import ContainerConfig, ContainerMetadata, ImageSpec, PodSandboxConfig, PodSandboxMetadata
+from crishim.runtime.names import SANDBOX_CONTAINER, parse_name
+
+TYPE = "io.kubernetes.docker.type"
+SANDBOX, CONTAINER = "podsandbox", "container"
+SANDBOX_ID = "io.kubernetes.sandbox.id"
+LOG_PATH = "io.kubernetes.container.logpath"
+ANNOTATION = "annotation."
+CONFIG = "io.crishim.config"
+HANDLER = "io.crishim.runtime-handler"
+
+_POD_NAME, _POD_NAMESPACE, _POD_UID = ("io.kubernetes.pod." + k for k in ("name", "namespace", "uid"))
+_CONTAINER_NAME = "io.kubernetes.container.name"
+_OURS = frozenset((TYPE, SANDBOX_ID, LOG_PATH, CONFIG, HANDLER))
+
+_sandbox_config: TypeAdapter[PodSandboxConfig] = TypeAdapter(PodSandboxConfig)
+_container_config: TypeAdapter[ContainerConfig] = TypeAdapter(ContainerConfig)
+
+
+def make_sandbox_labels(config: PodSandboxConfig, runtime_handler: str) -> dict[str, str]:
+    """Labels for a sandbox's container."""
+    pod = config.metadata
+    assert pod is not None
+    return {
+        **_convention(config.labels, config.annotations),
+        _CONTAINER_NAME: SANDBOX_CONTAINER,
+        _POD_NAME: pod.name,
+        _POD_NAMESPACE: pod.namespace,
+        _POD_UID: pod.uid,
+        TYPE: SANDBOX,
+        HANDLER: runtime_handler,
+        CONFIG: _sandbox_config.dump_json(config, exclude_defaults=True).decode(),
+    }
+
+
+def make_container_labels(config: ContainerConfig, sandbox_id: str, log_path: str) -> dict[str, str]:
+    """Labels for a container; its environment is left out, since people list labels far and wide."""
+    return {
+        **_convention(config.labels, config.annotations),
+        TYPE: CONTAINER,
+        SANDBOX_ID: sandbox_id,
+        LOG_PATH: log_path,
+        CONFIG: _container_config.dump_json(replace(config, envs=()), exclude_defaults=True).decode(),
+    }
+
+
+def parse_sandbox_config(labels: Mapping[str, str], engine_name: str) -> PodSandboxConfig | None:
+    """The request that made the sandbox, or what the convention tells of it; None if it is nobody's sandbox."""
+    if CONFIG in labels:
+        try:
+            return _sandbox_config.validate_json(labels[CONFIG])
+        except ValidationError:
+            pass  # written by a later version, or by hand: the convention still tells who it is
+    name = parse_name(engine_name)
+    pod, namespace, uid, attempt = (name[1], name[2], name[3], name[4]) if name else ("", "", "", 0)
+    metadata = PodSandboxMetadata(
+        name=labels.get(_POD_NAME, pod),
+        namespace=labels.get(_POD_NAMESPACE, namespace),
+        uid=labels.get(_POD_UID, uid),
+        attempt=attempt,
+    )
+    if not (metadata.name and metadata.uid):
+        return None
+    user, annotations = _parse_convention(labels)
+    return PodSandboxConfig(metadata=metadata, labels=user, annotations=annotations)
+
+
+def parse_container_config(labels: Mapping[str, str], engine_name: str, image: str) -> ContainerConfig | None:
+    """The request that made the container (without its environment), or what the convention tells of it."""
+    if CONFIG in labels:
+        try:
+            return _container_config.validate_json(labels[CONFIG])
+        except ValidationError:
+            pass
+    name = parse_name(engine_name)
+    container = labels.get(_CONTAINER_NAME, name[0] if name else "")
+    if not container:
+        return None
+    user, annotations = _parse_convention(labels)
+    return ContainerConfig(
+        metadata=ContainerMetadata(name=container, attempt=name[4] if name else 0),
+        image=ImageSpec(image=image),
+        labels=user,
+        annotations=annotations,
+    )
+
+
+def _convention(labels: Mapping[str, str], annotations: Mapping[str, str]) -> dict[str, str]:
+    return {**labels, **{ANNOTATION + key: value for key, value in annotations.items()}}
+
+
+def _parse_convention(labels: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    user = {k: v for k, v in labels.items() if not k.startswith(ANNOTATION) and k not in _OURS}
+    annotations = {k.removeprefix(ANNOTATION): v for k, v in labels.items() if k.startswith(ANNOTATION)}
+    return user, annotations

@@ -1,0 +1,120 @@
+"""Mounts and devices (CRI `Mount`, `Device`, `CDIDevice`)."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Sequence
+from typing import Literal
+
+from crishim.engine.features import Feature, has
+from crishim.engine.values import EngineDevice, EngineFacts, EngineMount
+from crishim.errors import InvalidArgument, RROUnsupported, UnsupportedField
+from crishim.model import CDIDevice, Device, Mount, MountPropagation
+
+_PROPAGATION: dict[MountPropagation, Literal["rprivate", "rslave", "rshared"]] = {
+    MountPropagation.PROPAGATION_PRIVATE: "rprivate",
+    MountPropagation.PROPAGATION_HOST_TO_CONTAINER: "rslave",
+    MountPropagation.PROPAGATION_BIDIRECTIONAL: "rshared",
+}
+_OPTIONS = frozenset(("noexec", "nodev", "nosuid"))
+_CDI_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z][A-Za-z0-9_.-]*=[A-Za-z0-9][A-Za-z0-9_.:-]*")
+
+
+def make_mounts(mounts: Sequence[Mount], facts: EngineFacts, field: str) -> tuple[EngineMount, ...]:
+    """Bind mounts for the engine. Sources must exist (nothing is made on the host); symbolic links are followed.
+
+    Raises InvalidArgument, UnsupportedField, RROUnsupported.
+    """
+    return tuple(_make_mount(mount, facts, f"{field}[{i}]") for i, mount in enumerate(mounts))
+
+
+def _make_mount(mount: Mount, facts: EngineFacts, field: str) -> EngineMount:
+    if not os.path.isabs(mount.container_path):
+        raise InvalidArgument(f"{mount.container_path!r} is not an absolute path", field=f"{field}.container_path")
+    for i, option in enumerate(mount.mount_options):
+        if option not in _OPTIONS:
+            raise InvalidArgument(f"{option!r}: {', '.join(sorted(_OPTIONS))}", field=f"{field}.mount_options[{i}]")
+    if mount.image is not None and mount.image.image:
+        if mount.host_path:
+            raise InvalidArgument("an image excludes a host path", field=f"{field}.host_path")
+        raise UnsupportedField("image volumes are not supported by this version", field=f"{field}.image")
+    if mount.image_sub_path:
+        raise InvalidArgument("goes with an image only", field=f"{field}.image_sub_path")
+    if mount.mount_options:
+        raise UnsupportedField("the engine's API carries no mount options", field=f"{field}.mount_options")
+    if mount.uid_mappings or mount.gid_mappings:
+        raise UnsupportedField("idmapped mounts need a pod with a user namespace", field=f"{field}.uidMappings")
+    if mount.selinux_relabel and "selinux" in facts.security:
+        raise UnsupportedField("the engine's mounts are not relabelled", field=f"{field}.selinux_relabel")
+    if mount.recursive_read_only:
+        if not mount.readonly:
+            raise InvalidArgument("needs readonly", field=f"{field}.recursive_read_only")
+        if mount.propagation is not MountPropagation.PROPAGATION_PRIVATE:
+            raise InvalidArgument("needs private propagation", field=f"{field}.recursive_read_only")
+        if not has(facts, Feature.READONLY_RECURSION):
+            raise RROUnsupported(f"{field}: the engine cannot make a mount recursively read-only")
+    return EngineMount(
+        source=_existing(mount.host_path, f"{field}.host_path"),
+        target=os.path.normpath(mount.container_path),
+        readonly=mount.readonly,
+        recursive_readonly=mount.recursive_read_only,
+        propagation=_PROPAGATION[mount.propagation],
+    )
+
+
+def _existing(path: str, field: str) -> str:
+    if not os.path.isabs(path):
+        raise InvalidArgument(f"{path!r} is not an absolute path", field=field)
+    try:
+        return os.path.realpath(path, strict=True)
+    except OSError as error:
+        raise InvalidArgument(f"{path}: {error.strerror}", field=field) from error
+
+
+def make_devices(devices: Sequence[Device], field: str) -> tuple[EngineDevice, ...]:
+    """Host devices; a folder stands for each device in it. Raises InvalidArgument for what is neither."""
+    made: list[EngineDevice] = []
+    for i, device in enumerate(devices):
+        where = f"{field}[{i}]"
+        permissions = device.permissions or "rwm"
+        if set(permissions) - set("rwm"):
+            raise InvalidArgument(f"{permissions!r}: any of r, w, m", field=f"{where}.permissions")
+        host = _existing(device.host_path, f"{where}.host_path")
+        inside = device.container_path or device.host_path
+        if not os.path.isabs(inside):
+            raise InvalidArgument(f"{inside!r} is not an absolute path", field=f"{where}.container_path")
+        if os.path.isdir(host):
+            made += _devices_below(host, inside, permissions)
+        elif _is_device(host):
+            made.append(EngineDevice(host_path=host, container_path=inside, permissions=permissions))
+        else:
+            raise InvalidArgument(f"{device.host_path} is no device", field=f"{where}.host_path")
+    return tuple(made)
+
+
+def _devices_below(folder: str, inside: str, permissions: str) -> list[EngineDevice]:
+    found: list[EngineDevice] = []
+    for parent, _, names in os.walk(folder):
+        for name in sorted(names):
+            path = os.path.join(parent, name)
+            if _is_device(path):
+                target = os.path.join(inside, os.path.relpath(path, folder))
+                found.append(EngineDevice(host_path=path, container_path=target, permissions=permissions))
+    return found
+
+
+def _is_device(path: str) -> bool:
+    mode = os.stat(path).st_mode
+    return stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
+
+
+def make_cdi_devices(devices: Sequence[CDIDevice], facts: EngineFacts, field: str) -> tuple[str, ...]:
+    """CDI device names for engines that know them."""
+    for i, device in enumerate(devices):
+        if not _CDI_NAME.fullmatch(device.name):
+            raise InvalidArgument(f"{device.name!r} is not of the form vendor/class=name", field=f"{field}[{i}].name")
+    if devices and not has(facts, Feature.CDI_DEVICES):
+        raise UnsupportedField("the engine knows no CDI devices", field=field)
+    return tuple(device.name for device in devices)

@@ -1,0 +1,81 @@
+"""Limits: from CRI's cgroup terms to the engine's."""
+
+from __future__ import annotations
+
+import re
+
+from crishim.engine.values import EngineResources
+from crishim.errors import InvalidArgument, UnsupportedField
+from crishim.model import LinuxContainerResources
+
+_CPUSET = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
+
+
+def check_resources(asked: LinuxContainerResources, field: str) -> None:
+    """Raise InvalidArgument for impossible values, UnsupportedField for what the engine's API cannot carry."""
+    for name, lowest in (
+        ("cpu_period", 0),
+        ("cpu_quota", -1),
+        ("cpu_shares", 0),
+        ("memory_limit_in_bytes", 0),
+        ("memory_swap_limit_in_bytes", -1),
+    ):
+        if (value := getattr(asked, name)) < lowest:
+            raise InvalidArgument(f"{value} is less than {lowest}", field=f"{field}.{name}")
+    if not -1000 <= asked.oom_score_adj <= 1000:
+        raise InvalidArgument(f"{asked.oom_score_adj} is not within −1000 to 1000", field=f"{field}.oom_score_adj")
+    for name in ("cpuset_cpus", "cpuset_mems"):
+        if (text := getattr(asked, name)) and not _CPUSET.fullmatch(text):
+            raise InvalidArgument(f"{text!r} is not a list such as 0-2,7", field=f"{field}.{name}")
+    swap, memory = asked.memory_swap_limit_in_bytes, asked.memory_limit_in_bytes
+    if swap > 0 and not memory:
+        raise InvalidArgument("a swap limit needs a memory limit", field=f"{field}.memory_swap_limit_in_bytes")
+    if 0 < swap < memory:
+        raise InvalidArgument(
+            f"{swap} is less than the memory limit {memory}, which it includes",
+            field=f"{field}.memory_swap_limit_in_bytes",
+        )
+    # A kubelet sends 0 for every size the node has: nothing may be used, which is what no limit of ours comes to.
+    for i, hugepages in enumerate(asked.hugepage_limits):
+        if hugepages.limit:
+            raise UnsupportedField("the engine's API knows no huge pages", field=f"{field}.hugepage_limits[{i}]")
+    for key in asked.unified:
+        raise UnsupportedField("the engine's API knows no cgroup v2 keys", field=f"{field}.unified[{key}]")
+
+
+def make_create_resources(asked: LinuxContainerResources | None, pids_limit: int) -> EngineResources:
+    """For a new container: everything said, nothing left to the daemon. 0 is no limit."""
+    asked = asked or LinuxContainerResources()
+    memory, swap = asked.memory_limit_in_bytes, asked.memory_swap_limit_in_bytes
+    return EngineResources(
+        cpu_shares=asked.cpu_shares,
+        cpu_quota=max(0, asked.cpu_quota),
+        cpu_period=asked.cpu_period,
+        cpuset_cpus=asked.cpuset_cpus,
+        cpuset_mems=asked.cpuset_mems,
+        memory=memory,
+        # Unset: no swap beyond the limit (CRI).
+        memory_swap=swap or memory,
+        pids_limit=pids_limit,
+    )
+
+
+def make_update_resources(asked: LinuxContainerResources, now: EngineResources) -> EngineResources:
+    """For a running container: zero leaves a value as it is. `now` is what is in force."""
+    memory: int | None = asked.memory_limit_in_bytes or None
+    swap: int | None = asked.memory_swap_limit_in_bytes or None
+    if memory is not None and swap is None:
+        # The engine refuses memory above the swap limit in force, and keeps a swap limit that means nothing any more.
+        swap = -1 if now.memory_swap == -1 else memory
+    if swap is not None and memory is None and (now.memory or 0) > 0:
+        memory = now.memory  # the engine takes a swap limit only beside a memory limit
+    return EngineResources(
+        cpu_shares=asked.cpu_shares or None,
+        # The engine takes 0 for "leave"; no quota is −1.
+        cpu_quota=asked.cpu_quota or None,
+        cpu_period=asked.cpu_period or None,
+        cpuset_cpus=asked.cpuset_cpus or None,
+        cpuset_mems=asked.cpuset_mems or None,
+        memory=memory,
+        memory_swap=swap,
+    )

@@ -1,0 +1,128 @@
+"""The engine's container of a pod sandbox: it holds the namespaces and does nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from crishim.engine.values import ContainerSpec, EngineFacts, LogSpool
+from crishim.errors import InvalidArgument, UnknownRuntimeHandler
+from crishim.model import (
+    LinuxSandboxSecurityContext,
+    NamespaceMode,
+    NamespaceOption,
+    PodSandboxConfig,
+)
+from crishim.runtime.core import RuntimeSettings
+from crishim.runtime.host import Host
+from crishim.runtime.labels import make_sandbox_labels
+from crishim.runtime.spec.cgroup import cgroupns_mode, make_cgroup_parent
+from crishim.runtime.spec.namespaces import make_sandbox_modes
+from crishim.runtime.spec.security import make_apparmor, make_groups, make_seccomp, make_selinux, make_user
+
+OOM_SCORE = -998
+"""The kubelet's score for what keeps a pod alive: hardly ever killed, but before the daemons of the node."""
+_HOSTNAME_LIMIT = 64  # bytes, Linux
+_NAME_PART = re.compile(r"[A-Za-z0-9_.-]*")
+_CONTEXT = "config.linux.security_context"
+
+
+def make_sandbox_spec(
+    config: PodSandboxConfig,
+    runtime_handler: str,
+    *,
+    image: str,
+    facts: EngineFacts,
+    host: Host,
+    settings: RuntimeSettings,
+) -> ContainerSpec:
+    """Decide all about a sandbox before anything is done. Raises InvalidArgument, UnsupportedField,
+    UnknownRuntimeHandler."""
+    check_metadata(config)
+    linux = config.linux
+    context = (linux.security_context if linux else None) or LinuxSandboxSecurityContext()
+    options = context.namespace_options or NamespaceOption()
+    modes = make_sandbox_modes(options, f"{_CONTEXT}.namespace_options")
+    sysctls = dict(linux.sysctls) if linux else {}
+    _check_sysctls(sysctls, options)
+    host_network = options.network is NamespaceMode.NODE
+    return ContainerSpec(
+        image=image,
+        labels=make_sandbox_labels(config, runtime_handler),
+        user=make_user(context.run_as_user, context.run_as_group, "", _CONTEXT),
+        hostname="" if host_network else _hostname(config.hostname),
+        runtime=make_runtime(runtime_handler, facts),
+        cgroup_parent=make_cgroup_parent(linux.cgroup_parent if linux else "", facts, "config.linux.cgroup_parent"),
+        network_mode=modes.network,
+        ipc_mode=modes.ipc,
+        pid_mode=modes.pid,
+        uts_mode=modes.uts,
+        cgroupns_mode=cgroupns_mode(facts, privileged=False),
+        readonly_rootfs=context.readonly_rootfs,
+        seccomp=make_seccomp(context.seccomp, context.seccomp_profile_path, privileged=False, field=_CONTEXT),
+        apparmor=make_apparmor(
+            context.apparmor, "", privileged=False, available="apparmor" in facts.security, field=_CONTEXT
+        ),
+        selinux=make_selinux(
+            context.selinux_options,
+            privileged=False,
+            available="selinux" in facts.security,
+            field=f"{_CONTEXT}.selinux_options",
+        ),
+        groups=make_groups(context.supplemental_groups, context.supplemental_groups_policy, _CONTEXT),
+        sysctls=sysctls,
+        shm_size=settings.shm_size,
+        oom_score_adj=host.clamp_oom_score(OOM_SCORE),
+        # The sandbox's process prints nothing.
+        log_spool=LogSpool(max_size=1 << 20, max_files=1),
+    )
+
+
+def check_metadata(config: PodSandboxConfig) -> None:
+    """Raise InvalidArgument unless the pod is named in a way that an engine's name can carry."""
+    if config.metadata is None:
+        raise InvalidArgument("is missing", field="config.metadata")
+    for name in ("name", "namespace", "uid"):
+        value = getattr(config.metadata, name)
+        if not value and name != "namespace":
+            raise InvalidArgument("is missing", field=f"config.metadata.{name}")
+        if not _NAME_PART.fullmatch(value):
+            raise InvalidArgument(f"{value!r} holds more than letters, digits and _.-", field=f"config.metadata.{name}")
+
+
+def make_runtime(handler: str, facts: EngineFacts) -> str:
+    """The engine's runtime for a handler; the empty one is the engine's default. Raises UnknownRuntimeHandler."""
+    if not handler:
+        return facts.default_runtime
+    if handler not in facts.runtimes:
+        known = ", ".join(sorted(facts.runtimes))
+        raise UnknownRuntimeHandler(f"the engine has no runtime {handler!r}; it has {known}", handler=handler)
+    return handler
+
+
+def _hostname(name: str) -> str:
+    if not name:
+        raise InvalidArgument("may be empty only with host network", field="config.hostname")
+    if len(name.encode()) > _HOSTNAME_LIMIT:
+        raise InvalidArgument(f"{name!r} is longer than {_HOSTNAME_LIMIT} bytes", field="config.hostname")
+    return name
+
+
+def _check_sysctls(sysctls: Mapping[str, str], options: NamespaceOption) -> None:
+    for key in sysctls:
+        field = f"config.linux.sysctls[{key}]"
+        name = key.replace("/", ".")
+        if name.startswith("net."):
+            if options.network is NamespaceMode.NODE:
+                raise InvalidArgument("is the host's with host network", field=field)
+        elif name.startswith(("kernel.sem", "kernel.shm", "kernel.msg", "fs.mqueue.")):
+            if options.ipc is NamespaceMode.NODE:
+                raise InvalidArgument("is the host's with host IPC", field=field)
+        else:
+            raise InvalidArgument("is not a setting of a pod's namespaces", field=field)
+
+
+def net_sysctls(config: PodSandboxConfig) -> dict[str, str]:
+    """The pod's own net.* settings, dotted."""
+    sysctls = config.linux.sysctls if config.linux else {}
+    return {key: value for key, value in sysctls.items() if key.replace("/", ".").startswith("net.")}

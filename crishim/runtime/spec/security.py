@@ -1,0 +1,170 @@
+"""What a process may do: users, groups, capabilities, seccomp, AppArmor, SELinux (CRI security contexts)."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections.abc import Iterable
+
+from crishim.errors import InvalidArgument, UnsupportedField
+from crishim.model import Capability, ProfileType, SecurityProfile, SELinuxOption, SupplementalGroupsPolicy
+
+_HIGHEST_ID = 2**32 - 2  # the kernel keeps the last one for "no id"
+_CAPABILITY = re.compile(r"(CAP_)?[A-Z][A-Z0-9_]*")
+_PROFILE_LIMIT = 4 << 20  # bytes; the longest known profiles have tens of kilobytes
+_RUNTIME_DEFAULT, _UNCONFINED, _LOCALHOST = "runtime/default", "unconfined", "localhost/"
+
+
+def make_user(
+    uid: int | None, gid: int | None, username: str, field: str, *, forms: tuple[str, str] = ("run_as_user", "")
+) -> str:
+    """The engine's `user[:group]`; empty: the image's. `forms` names the fields for user and name in errors."""
+    if uid is not None and username:
+        raise InvalidArgument("a user id and a user name exclude each other", field=f"{field}.{forms[1]}")
+    if ":" in username:
+        raise InvalidArgument(f"{username!r} is not a user name", field=f"{field}.{forms[1]}")
+    user = username if uid is None else str(check_id(uid, f"{field}.{forms[0]}"))
+    if gid is None:
+        return user
+    if not user:
+        raise InvalidArgument("a group needs a user beside it", field=f"{field}.run_as_group")
+    return f"{user}:{check_id(gid, f'{field}.run_as_group')}"
+
+
+def check_id(number: int, field: str) -> int:
+    """A user or group id within the kernel's range. Raises InvalidArgument: it is never wrapped."""
+    if not 0 <= number <= _HIGHEST_ID:
+        raise InvalidArgument(f"{number} is not an id (0 to {_HIGHEST_ID})", field=field)
+    return number
+
+
+def make_groups(groups: Iterable[int], policy: SupplementalGroupsPolicy, field: str) -> tuple[int, ...]:
+    """Supplemental groups, merged by the engine with the image's own."""
+    if policy is SupplementalGroupsPolicy.Strict:
+        raise UnsupportedField(
+            "the engine always merges the image's groups", field=f"{field}.supplemental_groups_policy"
+        )
+    return tuple(check_id(g, f"{field}.supplemental_groups[{i}]") for i, g in enumerate(groups))
+
+
+def make_capabilities(asked: Capability | None, field: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Capabilities to add and to drop, in the engine's names. Dropping wins; `ALL` comes first, then names."""
+    if asked is None:
+        return (), ()
+    if asked.add_ambient_capabilities:
+        raise UnsupportedField(
+            "the engine's API knows no ambient capabilities", field=f"{field}.add_ambient_capabilities"
+        )
+    add = [_capability(c, f"{field}.add_capabilities[{i}]") for i, c in enumerate(asked.add_capabilities)]
+    drop = [_capability(c, f"{field}.drop_capabilities[{i}]") for i, c in enumerate(asked.drop_capabilities)]
+    # The engine applies a name added over one dropped, so a name in both is only dropped.
+    add = [c for c in dict.fromkeys(add) if c == "ALL" or c not in drop]
+    return tuple(add), tuple(dict.fromkeys(drop))
+
+
+def _capability(name: str, field: str) -> str:
+    upper = name.upper()
+    if not _CAPABILITY.fullmatch(upper):
+        raise InvalidArgument(f"{name!r} is not the name of a capability", field=field)
+    return upper if upper == "ALL" or upper.startswith("CAP_") else f"CAP_{upper}"
+
+
+def make_seccomp(profile: SecurityProfile | None, deprecated: str, *, privileged: bool, field: str) -> str | None:
+    """The engine's seccomp setting: None for its default, `unconfined`, or the text of a profile.
+
+    Neither field given is unconfined (CRI). Privileged overrides it. Raises InvalidArgument for a profile file that is
+    not an absolute path of a readable, valid one; reads that file.
+    """
+    if profile is None and deprecated:
+        profile = _parse_deprecated(deprecated, f"{field}.seccomp_profile_path")
+        field = f"{field}.seccomp_profile_path"
+    else:
+        field = f"{field}.seccomp"
+    if privileged or profile is None or profile.profile_type is ProfileType.Unconfined:
+        _no_reference(profile, field)
+        return _UNCONFINED
+    if profile.profile_type is ProfileType.RuntimeDefault:
+        _no_reference(profile, field)
+        return None
+    return _read_profile(profile.localhost_ref, f"{field}.localhost_ref")
+
+
+def make_apparmor(
+    profile: SecurityProfile | None, deprecated: str, *, privileged: bool, available: bool, field: str
+) -> str | None:
+    """The engine's AppArmor setting: None for its default, `unconfined`, or a profile's name.
+
+    `available`: the engine runs on a kernel with AppArmor; where it does not, a named profile is refused.
+    """
+    if profile is None and deprecated:
+        profile = _parse_deprecated(deprecated, f"{field}.apparmor_profile")
+        field = f"{field}.apparmor_profile"
+    else:
+        field = f"{field}.apparmor"
+    if privileged:
+        return _UNCONFINED if available else None
+    if profile is None or profile.profile_type is ProfileType.RuntimeDefault:
+        _no_reference(profile, field)
+        return None
+    if profile.profile_type is ProfileType.Unconfined:
+        _no_reference(profile, field)
+        return _UNCONFINED if available else None
+    if not profile.localhost_ref:
+        raise InvalidArgument("a Localhost profile needs a name", field=f"{field}.localhost_ref")
+    if not available:
+        raise UnsupportedField("the engine's kernel has no AppArmor", field=field)
+    return profile.localhost_ref
+
+
+def make_selinux(options: SELinuxOption | None, *, privileged: bool, available: bool, field: str) -> tuple[str, ...]:
+    """The engine's SELinux label options; refused where SELinux is off, unless all parts are empty."""
+    if privileged:
+        return ("disable",) if available else ()
+    if options is None:
+        return ()
+    parts = {k: getattr(options, k) for k in ("user", "role", "type", "level") if getattr(options, k)}
+    if parts and not available:
+        raise UnsupportedField("SELinux is off in the engine", field=field)
+    return tuple(f"{key}:{value}" for key, value in parts.items())
+
+
+def _parse_deprecated(text: str, field: str) -> SecurityProfile:
+    if text in (_RUNTIME_DEFAULT, "docker/default"):
+        return SecurityProfile(profile_type=ProfileType.RuntimeDefault)
+    if text == _UNCONFINED:
+        return SecurityProfile(profile_type=ProfileType.Unconfined)
+    if text.startswith(_LOCALHOST):
+        return SecurityProfile(profile_type=ProfileType.Localhost, localhost_ref=text.removeprefix(_LOCALHOST))
+    raise InvalidArgument(f"{text!r}: one of {_RUNTIME_DEFAULT}, {_UNCONFINED}, {_LOCALHOST}…", field=field)
+
+
+def _no_reference(profile: SecurityProfile | None, field: str) -> None:
+    if profile is not None and profile.localhost_ref and profile.profile_type is not ProfileType.Localhost:
+        raise InvalidArgument(
+            f"goes with Localhost only, not with {profile.profile_type.name}", field=f"{field}.localhost_ref"
+        )
+
+
+def _read_profile(path: str, field: str) -> str:
+    if not os.path.isabs(path):
+        raise InvalidArgument(f"{path!r} is not an absolute path", field=field)
+    try:
+        # Non-blocking, so that a fifo put there does not hold the server.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise InvalidArgument(f"{path} is not a regular file", field=field)
+            data = file.read(_PROFILE_LIMIT + 1)
+    except OSError as error:
+        raise InvalidArgument(f"{path}: {error.strerror}", field=field) from error
+    if len(data) > _PROFILE_LIMIT:
+        raise InvalidArgument(f"{path} is larger than {_PROFILE_LIMIT} bytes", field=field)
+    try:
+        profile = json.loads(data)
+    except ValueError as error:
+        raise InvalidArgument(f"{path} is not JSON: {error}", field=field) from error
+    if not isinstance(profile, dict) or not isinstance(profile.get("defaultAction"), str):
+        raise InvalidArgument(f"{path} is not a seccomp profile: it has no defaultAction", field=field)
+    return json.dumps(profile, separators=(",", ":"))

@@ -1,0 +1,192 @@
+"""Keeps the index true: events mark objects dirty, one inspect per object at a time tells what they are.
+
+An event never sets a state. An answer is dropped if a write of ours to that object began after it was asked: the write
+ends with an inspect of its own. What the engine cannot answer just now is asked again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from crishim.aiokit.background import Background
+from crishim.aiokit.steps import step
+from crishim.checkpoint.api import CheckpointStore
+from crishim.engine.api import Engine
+from crishim.engine.values import ContainerPhase, EngineContainer
+from crishim.errors import CRIError, EngineNotFound, EngineUnavailable
+from crishim.runtime.index import Change, Index
+from crishim.runtime.objects import Container
+
+log = logging.getLogger(__name__)
+
+_WORKERS = 8
+"""Inspects under way at once: one that hangs holds one of them until its deadline."""
+_OOM_GRACE = 0.05
+"""Seconds after which the engine has noted why a container under a memory limit was killed."""
+_RETRY = 1.0
+
+
+class Watch:
+    """Turns 'something happened to X' into the index's new value of X."""
+
+    def __init__(self, engine: Engine, index: Index, store: CheckpointStore, background: Background) -> None:
+        self._engine = engine
+        self._index = index
+        self._store = store
+        self._background = background
+        self._dirty: dict[str, None] = {}
+        self._asking: set[str] = set()
+        self._writers: dict[str, int] = {}
+        self._clock = 0
+        self._last_write: dict[str, int] = {}
+        self._wake = asyncio.Event()
+        index.subscribe(self._forget_writes)
+
+    def __repr__(self) -> str:
+        return f"<Watch {len(self._dirty)} dirty, {len(self._asking)} being asked>"
+
+    def mark(self, container_id: str) -> None:
+        """Something happened to this container; look at it soon. Unknown ids are left to the next comparison."""
+        if self._index.container(container_id) or self._index.sandbox(container_id):
+            self._dirty[container_id] = None
+            self._wake.set()
+
+    @contextmanager
+    def writing(self, container_id: str) -> Iterator[None]:
+        """While we change an object ourselves, answers about it that were asked before do not count."""
+        self._clock += 1
+        self._last_write[container_id] = self._clock
+        self._writers[container_id] = self._writers.get(container_id, 0) + 1
+        try:
+            yield
+        finally:
+            self._writers[container_id] -= 1
+            if not self._writers[container_id]:
+                del self._writers[container_id]
+                if container_id in self._dirty:
+                    self._wake.set()
+
+    def stamp(self) -> int:
+        """The moment at which a question is asked, for `counts`."""
+        return self._clock
+
+    def counts(self, container_id: str, stamp: int) -> bool:
+        """Whether an answer to what was asked at `stamp` still counts: no write of ours began since, none goes on."""
+        return container_id not in self._writers and self._last_write.get(container_id, 0) <= stamp
+
+    def _forget_writes(self, change: Change) -> None:
+        if change.after is None and change.before is not None:
+            self._last_write.pop(change.before.id, None)
+
+    async def run(self) -> None:
+        """Look at dirty objects for ever; cancelled to end."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(_WORKERS):
+                group.create_task(self._worker(), name=f"watch {number}")
+
+    async def _worker(self) -> None:
+        while True:
+            container_id = next((i for i in self._dirty if i not in self._asking and i not in self._writers), None)
+            if container_id is None:
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            del self._dirty[container_id]
+            self._asking.add(container_id)
+            try:
+                await self._look(container_id)
+            except EngineUnavailable:
+                pass  # the link notices too, and compares everything once the engine is back
+            except CRIError as error:
+                log.warning("container %s cannot be inspected, will be asked again: %s", container_id[:13], error)
+                self._background.start(self._mark_later(container_id), name=f"look again at {container_id[:13]}")
+            finally:
+                self._asking.discard(container_id)
+                if container_id in self._dirty:
+                    self._wake.set()
+
+    async def _mark_later(self, container_id: str) -> None:
+        await asyncio.sleep(_RETRY)
+        self.mark(container_id)
+
+    async def _look(self, container_id: str) -> None:
+        stamp = self.stamp()
+        live = await self._ask(container_id)
+        if self.counts(container_id, stamp):
+            await self._apply(container_id, live)
+
+    async def _ask(self, container_id: str) -> EngineContainer | None:
+        """The engine's answer, None if it has no such container."""
+        try:
+            with step("engine inspect", engine=True):
+                live = await self._engine.inspect(container_id)
+            if _may_be_oom(live) and not self._known_to_have_ended(container_id):
+                await asyncio.sleep(_OOM_GRACE)
+                with step("engine inspect", engine=True):
+                    live = await self._engine.inspect(container_id)
+        except EngineNotFound:
+            return None
+        return live
+
+    def _known_to_have_ended(self, container_id: str) -> bool:
+        container = self._index.container(container_id)
+        return container is not None and container.live.phase is ContainerPhase.EXITED
+
+    async def refresh(self, container_id: str) -> EngineContainer | None:
+        """Ask now and put the answer into the index, as the end of a write of ours. Raises the engine's errors."""
+        live = await self._ask(container_id)
+        await self._apply(container_id, live)
+        return live
+
+    async def _apply(self, container_id: str, live: EngineContainer | None) -> None:
+        if live is None:
+            await self.vanished(container_id)
+        else:
+            self.apply(live)
+
+    def apply(self, live: EngineContainer) -> None:
+        """Put an answer of the engine into the index, unless it is older than what is known."""
+        if (sandbox := self._index.sandbox(live.id)) is not None:
+            if sandbox.live is None or not _older(live, sandbox.live):
+                self._index.put_sandbox(replace(sandbox, live=live))
+        elif (container := self._index.container(live.id)) is not None and not _older(live, container.live):
+            self._index.put_container(replace(container, live=live))
+
+    async def vanished(self, container_id: str) -> None:
+        """The engine has no such container: a sandbox stays listed NOTREADY until it is removed, a container goes."""
+        if (sandbox := self._index.sandbox(container_id)) is not None:
+            self._index.put_sandbox(replace(sandbox, live=None))
+        elif (container := self._index.container(container_id)) is not None:
+            self._index.drop_container(container_id)
+            await self._forget(container)
+
+    async def _forget(self, container: Container) -> None:
+        sandbox = self._index.sandbox(container.sandbox_id)
+        if sandbox is None or container.id not in sandbox.record.containers:
+            return
+        rest = {k: v for k, v in sandbox.record.containers.items() if k != container.id}
+        record = replace(sandbox.record, containers=rest)
+        self._index.put_sandbox(replace(sandbox, record=record))
+        await self._store.put(record)
+
+
+_ORDER = {ContainerPhase.CREATED: 0, ContainerPhase.RUNNING: 1, ContainerPhase.EXITED: 2, ContainerPhase.REMOVING: 3}
+
+
+def _older(live: EngineContainer, known: EngineContainer) -> bool:
+    """Whether an answer is of an earlier moment than the known one: states move forward, except by a later start."""
+    if live.started_at != known.started_at:
+        return live.started_at < known.started_at
+    return _ORDER[live.phase] < _ORDER[known.phase]
+
+
+def _may_be_oom(live: EngineContainer) -> bool:
+    """Killed under a memory limit, but not (yet) said to be for memory."""
+    return (
+        live.phase is ContainerPhase.EXITED and live.exit_code == 137 and not live.oom_killed
+        and bool(live.resources.memory)
+    )  # fmt: skip
