@@ -3,6 +3,7 @@
 #
 #   bootstrap.sh venv        .venv with the project and its test extra (again when pyproject.toml changed)
 #   bootstrap.sh engine      a Docker Engine's programs (docker.io by apt where there is no dockerd)
+#   bootstrap.sh image       what the test image is made of
 #   bootstrap.sh packages    all else that the tests use; unpacked into .cache where installing would start a service
 #
 # What is missing and cannot be had is said in one line; apt's and pip's own words go to .cache/bootstrap.log.
@@ -109,16 +110,18 @@ engine() {
     (((0x$(sed -n 's/^CapEff:[[:space:]]*//p' /proc/self/status) >> 24) & 1)) || ensure gcc gcc libc6-dev
 }
 
+image() { unpack busybox "the test image"; }
+
 packages() {
     ensure gcc gcc libc6-dev
     ensure ip iproute2
     ensure iptables iptables # CNI's portmap, and bridge with ipMasq
     [ -x /usr/lib/cni/bridge ] || install "CNI's reference plugins" containernetworking-plugins
-    unpack busybox "the test image"
+    image
     unpack docker-registry "a registry on loopback"
 }
 
 case ${1:-} in
-    venv | engine | packages) for part in "$@"; do "$part"; done ;;
-    *) sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    venv | engine | image | packages) for part in "$@"; do "$part"; done ;;
+    *) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

@@ -22,13 +22,13 @@ def needed() -> bool:
     return not linux.has_capability(linux.CAP_SYS_RESOURCE)
 
 
-def build(real_runtime: Path) -> Path:
-    """The front for the runtime at ``real_runtime`` (absolute), compiled if it is not in .cache yet.
+def build(real_runtime: Path, folder: Path = CACHE / "front") -> Path:
+    """The front for the runtime at ``real_runtime`` (absolute), compiled if it is not in ``folder`` yet.
 
     Raises RuntimeError when there is no compiler, or with the compiler's words when it fails.
     """
     key = hashlib.sha256(SOURCE.read_bytes() + os.fsencode(real_runtime)).hexdigest()[:16]
-    target = CACHE / "front" / key / "runtime-front"
+    target = folder / key / "runtime-front"
     if target.exists():
         return target
     compiler = shutil.which("gcc")

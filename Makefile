@@ -1,0 +1,27 @@
+# Every target is one line: what it runs says how.  Set-up is done as needed (tests/env/bootstrap.sh).
+.DEFAULT_GOAL := help
+.PHONY: help demo test soak lint gen bench clean
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\): .*## /  make \1|/p' Makefile | expand -t 2 | awk -F '|' '{printf "%-14s %s\n", $$1, $$2}'
+
+demo: ## run a pod with two containers on a real Docker Engine (as root)
+	@tests/env/run.sh demo
+
+test: ## run all tests on an engine of their own, within 15 minutes (as root)
+	@tests/env/run.sh test
+
+soak: ## run all tests with the full counts of rounds, kills and cancels (as root)
+	@tests/env/run.sh soak
+
+lint: ## run ruff, mypy, the import contracts and the length check
+	@tests/env/run.sh lint
+
+gen: ## write the stubs in crishim/cri from api/
+	@tests/env/run.sh gen
+
+bench: ## measure, and write docs/performance.md (as root)
+	@tests/env/run.sh bench
+
+clean: ## remove .venv, .cache and what tools left in the checkout
+	@tests/env/run.sh clean

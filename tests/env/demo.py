@@ -1,0 +1,76 @@
+"""Run the first example on a Docker Engine: the machine's if one answers, else one of a test world's.
+
+``python -m tests.env.demo``, as root.  The example's image is put into the engine and taken out again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.env import front, images, world
+from tests.env.cache import ROOT
+from tests.env.engine import TestEngine
+from tests.env.http_api import EngineApi, EngineApiError
+
+EXAMPLE = ROOT / "examples" / "01-pod" / "demo.py"
+
+
+def machines_engine() -> Path | None:
+    """The socket of the engine that runs on this machine (DOCKER_HOST's if that is a unix socket), if it answers."""
+    host = os.environ.get("DOCKER_HOST", "")
+    socket = Path(host.removeprefix("unix://") if host.startswith("unix://") else "/var/run/docker.sock")
+    try:
+        EngineApi(socket, timeout=5).call("GET", "/_ping")
+    except (OSError, EngineApiError):
+        return None
+    return socket
+
+
+def run_example(socket: Path, arguments: Sequence[str]) -> int:
+    """Run the example on the engine behind ``socket``; leaves the engine's images as they were."""
+    api = EngineApi(socket)
+    before = _image_id(api)
+    images.busybox().load(api, images.BUSYBOX_REF)
+    try:
+        command = [sys.executable, str(EXAMPLE), "--engine", f"unix://{socket}", *arguments]
+        return subprocess.run(command, cwd=ROOT, check=False).returncode
+    finally:
+        if before is None:
+            with contextlib.suppress(EngineApiError):  # the example may have removed it
+                api.call("DELETE", f"/images/{images.BUSYBOX_REF}")
+
+
+def _image_id(api: EngineApi) -> str | None:
+    try:
+        return str(api.call("GET", f"/images/{images.BUSYBOX_REF}/json")["Id"])
+    except EngineApiError:
+        return None
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Entry point.  Exit status: the example's, or 1 with one line that says what is missing."""
+    inside = world.folder()
+    if inside is None and (socket := machines_engine()) is not None:
+        print(f"demo: on the engine at {socket}", flush=True)
+        return run_example(socket, arguments)
+    if inside is None:
+        subprocess.run([ROOT / "tests/env/bootstrap.sh", "engine"], check=True)
+        return world.main(["--", sys.executable, "-m", "tests.env.demo", *arguments])
+    print("demo: no engine answers on this machine; starting one in a test world", flush=True)
+    if front.needed():
+        print(f"demo: with a runtime front, because {front.REASON}", flush=True)
+    with TestEngine(inside / "tmp" / "engine") as engine:
+        return run_example(engine.socket, arguments)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except (RuntimeError, subprocess.CalledProcessError) as error:
+        print(f"demo: {error}", file=sys.stderr)
+        sys.exit(1)

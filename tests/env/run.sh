@@ -1,0 +1,48 @@
+#!/bin/bash
+# What the Makefile's targets do: run.sh TARGET [ARGUMENT ...], arguments go to the program behind it.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH}
+target=${1:-}
+python=.venv/bin/python
+
+bootstrap() { tests/env/bootstrap.sh "$@"; }
+need_root() {
+    [ "$(id -u)" = 0 ] || { echo "crishim: make $target makes namespaces and needs root: sudo make $target" >&2; exit 1; }
+}
+in_world() { exec "$python" -m tests.env.world -- "$@"; }
+
+case $target in
+    test | soak)
+        need_root
+        bootstrap packages engine venv
+        [ "$target" = test ] || export CRISHIM_SOAK=1
+        in_world "$python" -m pytest "${@:2}"
+        ;;
+    demo)
+        need_root
+        bootstrap venv image
+        exec "$python" -m tests.env.demo "${@:2}"
+        ;;
+    bench)
+        need_root
+        bootstrap packages engine venv
+        in_world "$python" -m tests.bench "${@:2}"
+        ;;
+    lint)
+        bootstrap venv
+        exec "$python" -m pytest tests/lint "${@:2}"
+        ;;
+    gen)
+        bootstrap venv
+        exec "$python" api/generate.py "${@:2}"
+        ;;
+    clean)
+        rm -rf .venv .cache build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis ./*.egg-info
+        find . -name __pycache__ -prune -exec rm -rf {} +
+        ;;
+    *)
+        sed -n '2s/^# //p' "$0" >&2
+        exit 2
+        ;;
+esac
