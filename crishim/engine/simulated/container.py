@@ -12,6 +12,9 @@ from crishim.engine.simulated.program import DEFAULT_MISSING, Program, parse_pro
 from crishim.engine.values import ContainerPhase, ContainerSpec, EngineContainer, EngineImage, EngineResources
 from crishim.errors import EngineError, Kind
 
+_DEFAULT_SHARES = 1024
+"""What the kernel has where no shares were ever set; an update cannot unset them, only set these."""
+
 
 @dataclass(eq=False, slots=True)
 class SimulatedContainer:
@@ -119,7 +122,7 @@ def make_container(
     *,
     missing: tuple[str, ...] = DEFAULT_MISSING,
     files: Path | None = None,
-    joined: EngineContainer | None = None,
+    joined: SimulatedContainer | None = None,
 ) -> SimulatedContainer:
     """A container that was just created. `joined`: the container whose network, and so resolv.conf, it shares.
 
@@ -144,8 +147,8 @@ def make_container(
         created_at=now,
         labels={**image.labels, **spec.labels},
         log_driver="json-file",
-        resolv_conf_path=joined.resolv_conf_path if joined else str(files / "resolv.conf") if files else "",
-        hosts_path=joined.hosts_path if joined else str(files / "hosts") if files else "",
+        resolv_conf_path=joined.shown.resolv_conf_path if joined else str(files / "resolv.conf") if files else "",
+        hosts_path=joined.shown.hosts_path if joined else str(files / "hosts") if files else "",
         network_mode=spec.network_mode,
         ipc_mode=spec.ipc_mode,
         pid_mode=spec.pid_mode,
@@ -172,4 +175,6 @@ def make_container(
 
 def _merge(old: EngineResources, new: EngineResources) -> EngineResources:
     given = {f.name: value for f in dataclasses.fields(new) if (value := getattr(new, f.name)) is not None}
+    if given.get("cpu_shares") == 0:
+        given["cpu_shares"] = _DEFAULT_SHARES
     return dataclasses.replace(old, **given)

@@ -90,7 +90,7 @@ class Machine:
         container_id = hashlib.sha256(f"container {self._seed} {self._made}".encode()).hexdigest()
         files = self._root / "containers" / container_id if self._root is not None else None
         kind, _, other = spec.network_mode.partition(":")
-        joined = self.find(other).shown if kind == "container" else None
+        joined = self.containers.get(other) if kind == "container" else None
         container = make_container(
             container_id, name, spec, image, self.now(), missing=self._missing, files=files, joined=joined
         )
@@ -104,13 +104,20 @@ class Machine:
         self.tell(container, "create")
         return container_id
 
+    def _runs(self, id_or_name: str) -> bool:
+        try:
+            return self.find(id_or_name).running
+        except EngineNotFound:
+            return False
+
     def start(self, container: SimulatedContainer) -> None:
         """Start a container's program, unless it runs."""
         if container.running:
             return
         for mode in (container.spec.network_mode, container.spec.ipc_mode, container.spec.pid_mode):
             kind, _, other = mode.partition(":")
-            if kind == "container" and not self.find(other).running:
+            if kind == "container" and not self._runs(other):
+                # A conflict even where the other is gone: "not found" would be read as the container's own.
                 raise EngineConflict(f"cannot join namespaces of a container that is not running: {other}")
         program = container.program
         if program.missing:

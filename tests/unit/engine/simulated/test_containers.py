@@ -118,7 +118,7 @@ async def test_joining_needs_a_running_container(engine: SimulatedEngine) -> Non
     with pytest.raises(EngineConflict, match="not running"):
         await engine.start(joiner)
     await engine.remove(sandbox)
-    with pytest.raises(EngineNotFound):
+    with pytest.raises(EngineConflict, match="not running"):
         await engine.start(joiner)
 
 
