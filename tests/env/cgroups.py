@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import time
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from tests.env import linux
 LEAF = "init"
 _EVACUATED = "crishim-test-evacuated"
 _ADDED = "controllers-added"
+_PLACES = "cgroups.json"
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,30 @@ def hierarchies(name: str) -> list[Hierarchy]:
             wanted = ["none", controllers] if controllers.startswith("name=") else [controllers]
             found.append(Hierarchy(mount_point, ",".join(wanted), False, mount_point / inside.lstrip("/") / name))
     return found
+
+
+def save(places: list[Hierarchy], notes: Path) -> None:
+    """Note our places in the folder ``notes``, before they are made: whoever removes them may be in other cgroups."""
+    records = [
+        {
+            "mount_point": str(place.mount_point),
+            "options": place.options,
+            "unified": place.unified,
+            "ours": str(place.ours),
+        }
+        for place in places
+    ]
+    (notes / _PLACES).write_text(json.dumps(records))
+
+
+def load(notes: Path) -> list[Hierarchy]:
+    """What ``save`` noted; nothing if it never did."""
+    if not (notes / _PLACES).exists():
+        return []
+    return [
+        Hierarchy(Path(record["mount_point"]), record["options"], record["unified"], Path(record["ours"]))
+        for record in json.loads((notes / _PLACES).read_text())
+    ]
 
 
 def create(hierarchy: Hierarchy, notes: Path) -> None:

@@ -29,7 +29,8 @@ from tests.env import cgroups, linux
 VARIABLE = "CRISHIM_TEST_WORLD"
 """Environment variable that holds the world's folder, inside a world."""
 PREFIX = "crishim-test-"
-PARENT = Path("/var/tmp")
+PARENT = Path(os.environ.get("CRISHIM_TEST_PARENT", "/var/tmp"))
+"""Where worlds' folders are made.  Must be short (sockets' paths have 107 characters) and on a disk with room."""
 GRACE = 30.0
 """Seconds that the command has to end after a SIGTERM (it is sent SIGINT) before its world is ended."""
 
@@ -69,9 +70,8 @@ def _new_folder() -> Iterator[Path]:
 
 def _remove(path: Path) -> None:
     """Remove a world's cgroups and folder.  Raises OSError naming what would not go."""
-    for hierarchy in cgroups.hierarchies(path.name):
-        if hierarchy.ours.exists():
-            cgroups.remove(hierarchy, path)
+    for hierarchy in cgroups.load(path):
+        cgroups.remove(hierarchy, path)
     shutil.rmtree(path)
 
 
@@ -96,12 +96,14 @@ def run(command: Sequence[str]) -> int:
     """
     sweep()
     with _new_folder() as path:
-        for hierarchy in cgroups.hierarchies(path.name):
-            cgroups.create(hierarchy, path)
+        places = cgroups.hierarchies(path.name)
+        cgroups.save(places, path)
+        for place in places:
+            cgroups.create(place, path)
         outer = os.getpid()
         gate = os.fork()
         if gate == 0:
-            _leave(lambda: _gate(outer, path, command))
+            _leave(lambda: _gate(outer, path, places, command))
         _forward(gate)
         return _status(_wait(gate))
 
@@ -142,12 +144,11 @@ def _status(wait_status: int) -> int:
 # ---------------------------------------------------------------- gate
 
 
-def _gate(outer: int, path: Path, command: Sequence[str]) -> int:
+def _gate(outer: int, path: Path, places: list[cgroups.Hierarchy], command: Sequence[str]) -> int:
     """Join our cgroups, make the namespaces, start init in them."""
     linux.die_with_parent(signal.SIGKILL)
     if os.getppid() != outer:
         return 125
-    places = cgroups.hierarchies(path.name)
     for hierarchy in places:
         cgroups.join(hierarchy)
     linux.unshare(_NAMESPACES)

@@ -1,0 +1,98 @@
+"""A world ends with everything in it, whatever dies first, and leaves neither folder nor cgroup.
+
+These run worlds within this one: the outer process of each is a child of the test.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.env import cgroups, processes, world
+from tests.env.cache import ROOT
+
+SLEEPER = "sleep 4711 & setsid sleep 4712 & echo ready; trap 'echo asked; exit 9' INT; wait"
+
+
+def start(script: str) -> subprocess.Popen[str]:
+    """A world of its own within this one: the variable that says we are in one is not passed on."""
+    environment = os.environ | {"CRISHIM_TEST_PARENT": os.environ["TMPDIR"]}
+    del environment[world.VARIABLE]
+    command = [sys.executable, "-m", "tests.env.world", "--", "bash", "-c", script]
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def sleepers() -> list[str]:
+    lines = [processes.command_line(pid) for pid in processes.pids()]
+    return [line for line in lines if line in {"sleep 4711", "sleep 4712"}]
+
+
+def folders() -> set[Path]:
+    return set(Path(os.environ["TMPDIR"]).glob(f"{world.PREFIX}*"))
+
+
+def world_cgroups() -> list[Path]:
+    return [path for path in cgroups.below_mounts() if path.name.startswith(world.PREFIX)]
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if condition():
+            return
+        os.sched_yield()
+        signal.sigtimedwait([], 0.01)
+    pytest.fail("waited 10 s in vain")
+
+
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("code", [0, 7])
+def test_the_exit_status_is_the_commands(code: int) -> None:
+    before = folders()
+    ended = start(f"sleep 4711 & exit {code}")
+    ended.communicate()
+    assert ended.returncode == code
+    assert not sleepers()
+    assert folders() <= before
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_command_ended_by_a_signal() -> None:
+    ended = start("kill -SEGV $$")
+    ended.communicate()
+    assert ended.returncode == 128 + signal.SIGSEGV
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_sigterm_asks_the_command_to_end() -> None:
+    before = folders()
+    running = start(SLEEPER)
+    assert running.stdout is not None
+    assert running.stdout.readline() == "ready\n"
+    running.terminate()
+    assert running.communicate()[0] == "asked\n"
+    assert running.returncode == 9
+    assert not sleepers()
+    assert folders() <= before
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_killed_world_is_swept_by_the_next() -> None:
+    before = folders()
+    running = start(SLEEPER)
+    assert running.stdout is not None
+    assert running.stdout.readline() == "ready\n"
+    mine = folders() - before
+    wait_until(lambda: len(sleepers()) == 2)
+    running.kill()
+    running.communicate()
+    wait_until(lambda: not sleepers())
+    assert mine <= folders(), "nobody could remove it yet"
+    start("true").communicate()
+    assert not mine & folders()
+    assert not world_cgroups()
