@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from crishim.aiokit.background import Background
 from crishim.aiokit.locks import KeyedLocks
 from crishim.runtime.index import Index
+from crishim.runtime.last_seen import LastSeen
 from crishim.runtime.names import Names
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from crishim.network.namespaces import NetworkNamespaces
     from crishim.runtime.engine_link import EngineLink
     from crishim.runtime.host import Host
+    from crishim.runtime.watch import Watch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,9 +50,13 @@ class Runtime:
     network: PodNetwork
     namespaces: NetworkNamespaces
     images: Images
-    host: Host
-    index: Index = field(default_factory=Index)
-    names: Names = field(default_factory=Names)
+    watch: Watch
+    host: Callable[[], Host]
+    """What the host of the engine allows, as of the last connection."""
+    index: Index
+    names: Names
+    last_seen: LastSeen
+    """What the store remembers of the engine, for a start without it."""
     locks: KeyedLocks = field(default_factory=KeyedLocks)
     """One per sandbox and one per container. A sandbox's is taken before a container's, never after."""
     background: Background = field(default_factory=Background)

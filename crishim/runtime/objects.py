@@ -11,7 +11,7 @@ States are derived from these two, never stored:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from crishim.checkpoint.record import ContainerRecord, Phase, SandboxRecord
@@ -95,11 +95,18 @@ class Container:
     log_path: str = ""
     """Absolute path of the log for this container, empty for none."""
     user: ContainerUser | None = None
+    found: bool = False
+    """Found in the engine at a start of crishim, so that nobody may know of it yet."""
     revision: int = 0
 
     @property
     def id(self) -> str:
         return self.record.id
+
+    @property
+    def unclaimed(self) -> bool:
+        """A leftover: made by a call that perhaps nobody got an answer to, and never started."""
+        return self.found and self.state is ContainerState.CONTAINER_CREATED
 
     @property
     def name(self) -> str:
@@ -166,8 +173,3 @@ _STATES = {
     ContainerPhase.EXITED: ContainerState.CONTAINER_EXITED,
     ContainerPhase.REMOVING: ContainerState.CONTAINER_EXITED,
 }
-
-
-def with_live(container: Container, live: EngineContainer) -> Container:
-    """The container after a new answer of the engine."""
-    return replace(container, live=live)

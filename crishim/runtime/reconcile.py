@@ -123,7 +123,9 @@ class Reconciler:
         except CRIError:
             log_path = ""
         log_path = log_path or live.labels.get(labels.LOG_PATH, "")
-        self.index.put_container(Container(record=record, sandbox_id=sandbox.id, live=live, log_path=log_path))
+        self.index.put_container(
+            Container(record=record, sandbox_id=sandbox.id, live=live, log_path=log_path, found=True)
+        )
         if live.id not in sandbox.record.containers:
             containers = {**sandbox.record.containers, live.id: record}
             await self._put(sandbox, replace(sandbox.record, containers=containers))

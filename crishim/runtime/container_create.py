@@ -1,0 +1,128 @@
+"""CreateContainer: decide everything, make it, record it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from crishim.aiokit.steps import step
+from crishim.aiokit.undo import UndoStack
+from crishim.checkpoint.record import ContainerRecord
+from crishim.errors import (
+    ContainerNotFound,
+    CRIError,
+    EngineNotFound,
+    ImageNotFound,
+    InvalidArgument,
+    NameReserved,
+    SandboxNotReady,
+)
+from crishim.model import ContainerConfig, PodSandboxConfig
+from crishim.runtime.container_remove import remove_container
+from crishim.runtime.core import Runtime
+from crishim.runtime.engine_create import create_named
+from crishim.runtime.names import make_container_name
+from crishim.runtime.objects import Container, Sandbox
+from crishim.runtime.records import drop_container_record, put_container_record
+from crishim.runtime.spec.container import make_container_spec, make_log_path
+
+
+async def create_container(
+    rt: Runtime, sandbox_id: str, config: ContainerConfig, sandbox_config: PodSandboxConfig | None
+) -> str:
+    """Create a container in a READY sandbox and return its id (CRI CreateContainer).
+
+    Of `sandbox_config` only log_directory counts; the sandbox's own configuration is the stored one. Raises
+    SandboxNotFound, SandboxNotReady, ImageNotFound, NameReserved, InvalidArgument, UnsupportedField, the named errors
+    of mounts, and the engine's. After an error nothing is left.
+    """
+    sandbox = rt.index.need_sandbox(sandbox_id)
+    if config.metadata is None or not config.metadata.name:
+        raise InvalidArgument("is missing", field="config.metadata.name")
+    if config.image is None or not config.image.image:
+        raise InvalidArgument("is missing", field="config.image.image")
+    log_directory = (sandbox_config.log_directory if sandbox_config else "") or sandbox.record.config.log_directory
+    log_path = make_log_path(log_directory, config.log_path)
+    _need_ready(rt, sandbox.id)
+    with step("image"):
+        image = await rt.images.resolve_for_container(config.image.image)
+    spec = make_container_spec(
+        config,
+        sandbox,
+        image=image.id,
+        log_path=log_path,
+        target_in_pod=_target_in(rt, sandbox.id),
+        facts=rt.link.facts,
+        host=rt.host(),
+        settings=rt.settings,
+    )
+    if not (spec.entrypoint or spec.command or image.entrypoint or image.command):
+        raise InvalidArgument("neither the request nor the image says what to run", field="config.command")
+    name = make_container_name(config.metadata, sandbox.metadata)
+    async with (
+        rt.names.reserve(name),
+        UndoStack(f"CreateContainer {name}", rt.background, deadline=rt.settings.undo_deadline) as undo,
+    ):
+        with step("free name"):
+            name = await _free_name(rt, sandbox, config, name)
+
+        async def remove(container_id: str) -> None:
+            rt.index.drop_container(container_id)
+            await drop_container_record(rt, sandbox.id, container_id)
+            with suppress(EngineNotFound):
+                await rt.link.engine.remove(container_id)
+
+        try:
+            with rt.images.hold(image.id):
+                container_id = await undo.effect("create", create_named(rt, name, spec), remove)
+        except EngineNotFound as error:
+            _need_ready(rt, sandbox.id, error)
+            if await rt.images.recheck(image.id) is None:
+                raise ImageNotFound(f"image {config.image.image} was removed", image=image.id) from error
+            raise
+        except CRIError as error:
+            # The engine may refuse because the sandbox was stopped meanwhile; then that is the reason to tell.
+            _need_ready(rt, sandbox.id, error)
+            raise
+        with step("engine inspect", engine=True):
+            live = await rt.link.engine.inspect(container_id)
+        record = ContainerRecord(id=live.id, config=config, image_ref=image.id, created_at=live.created_at)
+        await put_container_record(rt, sandbox.id, record)
+        _need_ready(rt, sandbox.id)
+        rt.index.put_container(Container(record=record, sandbox_id=sandbox.id, live=live, log_path=log_path))
+        undo.forget()
+        return live.id
+
+
+def _need_ready(rt: Runtime, sandbox_id: str, cause: CRIError | None = None) -> None:
+    sandbox = rt.index.sandbox(sandbox_id)
+    if sandbox is None or not sandbox.ready:
+        raise SandboxNotReady(f"sandbox {sandbox_id[:13]} is not ready", sandbox=sandbox_id) from cause
+
+
+async def _free_name(rt: Runtime, sandbox: Sandbox, config: ContainerConfig, name: str) -> str:
+    """Name and attempt are unique in a sandbox; the engine's name is made so among all sandboxes of the pod."""
+    for container in rt.index.containers_of(sandbox.id):
+        if container.record.config.metadata == config.metadata:
+            if not container.unclaimed:
+                raise NameReserved(
+                    f"container {container.id[:13]} ({container.state.name}) has this name and attempt already",
+                    container=container.id,
+                )
+            await remove_container(rt, container.id)
+    taken = any(c.live.name.lstrip("/") == name for c in rt.index.containers())
+    return f"{name}_{sandbox.id[:12]}" if taken else name
+
+
+def _target_in(rt: Runtime, sandbox_id: str) -> Callable[[str], str]:
+    def find(target: str) -> str:
+        field = "config.linux.security_context.namespace_options.target_id"
+        try:
+            container = rt.index.need_container(target)
+        except ContainerNotFound as error:
+            raise InvalidArgument(str(error), field=field) from error
+        if container.sandbox_id != sandbox_id or not container.running:
+            raise InvalidArgument(f"{target[:13]} is not a running container of the same pod", field=field)
+        return container.id
+
+    return find

@@ -1,0 +1,105 @@
+"""StartContainer."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+from crishim.aiokit.steps import step
+from crishim.errors import (
+    ContainerNotFound,
+    ContainerNotRunning,
+    ContainerStartFailed,
+    CRIError,
+    EngineError,
+    EngineNotFound,
+    SandboxNotReady,
+)
+from crishim.model import ContainerState
+from crishim.runtime.container_stop import kill_and_wait
+from crishim.runtime.core import Runtime
+from crishim.runtime.log_link import make_log_link
+from crishim.runtime.objects import Container, ContainerUser
+
+
+async def start_container(rt: Runtime, container_id: str) -> None:
+    """Start a created container (CRI StartContainer); one that runs already is success.
+
+    Raises ContainerNotFound, SandboxNotReady, ContainerNotRunning (it has run and ended), ContainerStartFailed with the
+    OCI runtime's words (the container is then EXITED). A call that is cancelled lets the start come to its end, so that
+    what is listed is true.
+    """
+    container = rt.index.need_container(container_id)
+    async with rt.locks.hold(container.id):
+        container = rt.index.need_container(container.id)
+        if container.state is ContainerState.CONTAINER_RUNNING:
+            return
+        if container.state is ContainerState.CONTAINER_EXITED:
+            raise ContainerNotRunning(
+                f"container {container.id[:13]} has ended and cannot be started again", container=container.id
+            )
+        _need_ready(rt, container)
+        await make_log_link(container.log_path, container.live.log_path)
+        task, cancelled = await rt.background.complete(_start(rt, container), name=f"start {container.id[:13]}")
+        if cancelled:
+            raise asyncio.CancelledError from task.exception()
+        task.result()
+
+
+async def _start(rt: Runtime, container: Container) -> None:
+    with rt.watch.writing(container.id):
+        try:
+            with step("engine start", engine=True):
+                await rt.link.engine.start(container.id)
+        except EngineNotFound as error:
+            await rt.watch.vanished(container.id)
+            raise ContainerNotFound(f"container {container.id[:13]} was removed", container=container.id) from error
+        except EngineError as error:
+            await _note_failure(rt, container)
+            raise ContainerStartFailed(str(error), container=container.id) from error
+        live = await rt.watch.refresh(container.id)
+    if live is not None and live.pid:
+        _note_user(rt, container.id, live.pid)
+    try:
+        _need_ready(rt, container)
+    except SandboxNotReady:
+        # The pod was stopped in these very milliseconds, and its stop may not have seen this container run.
+        await kill_and_wait(rt, container.id, "SIGKILL", rt.settings.kill_wait)
+        await rt.watch.refresh(container.id)
+        raise
+
+
+async def _note_failure(rt: Runtime, container: Container) -> None:
+    try:
+        await rt.watch.refresh(container.id)
+    except CRIError:
+        rt.watch.mark(container.id)
+
+
+def _need_ready(rt: Runtime, container: Container) -> None:
+    sandbox = rt.index.sandbox(container.sandbox_id)
+    if sandbox is None or not sandbox.ready:
+        raise SandboxNotReady(
+            f"sandbox {container.sandbox_id[:13]} is not ready", sandbox=container.sandbox_id, container=container.id
+        )
+
+
+def _note_user(rt: Runtime, container_id: str, pid: int) -> None:
+    container = rt.index.container(container_id)
+    user = read_user(pid)
+    if container is not None and user is not None:
+        rt.index.put_container(replace(container, user=user))
+
+
+def read_user(pid: int, proc: Path = Path("/proc")) -> ContainerUser | None:
+    """Who a process is: effective ids and supplemental groups as the kernel says; None if it has ended."""
+    try:
+        lines = (proc / str(pid) / "status").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = {key: value.split() for key, _, value in (line.partition(":") for line in lines)}
+    if not {"Uid", "Gid", "Groups"} <= fields.keys():
+        return None
+    groups = tuple(int(group) for group in fields["Groups"])
+    return ContainerUser(uid=int(fields["Uid"][1]), gid=int(fields["Gid"][1]), groups=groups)

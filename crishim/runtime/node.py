@@ -1,0 +1,165 @@
+"""`Node`: a runtime put together from its backends, started and closed in the right order.
+
+It names no concrete backend: the composition root and the use-case tests choose those.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from crishim.aiokit.background import Background
+from crishim.checkpoint.api import CheckpointStore
+from crishim.engine.api import Engine
+from crishim.engine.values import EngineEvent, EngineFacts
+from crishim.errors import CRIError
+from crishim.images.core import ImageSettings
+from crishim.images.service import Images
+from crishim.network.api import PodNetwork
+from crishim.network.namespaces import NetworkNamespaces
+from crishim.runtime import host
+from crishim.runtime.core import Runtime, RuntimeSettings
+from crishim.runtime.engine_link import COMPARE_EVERY, EngineLink
+from crishim.runtime.index import Index
+from crishim.runtime.last_seen import LastSeen, note_last_seen, read_last_seen
+from crishim.runtime.names import Names
+from crishim.runtime.reconcile import Reconciler
+from crishim.runtime.watch import Watch
+
+log = logging.getLogger(__name__)
+
+
+class Node:
+    """Owns the collaborators of the verbs. `runtime` is usable once `start` has returned."""
+
+    runtime: Runtime
+
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        store: CheckpointStore,
+        network: PodNetwork,
+        namespaces: NetworkNamespaces,
+        settings: RuntimeSettings | None = None,
+        image_settings: ImageSettings | None = None,
+        compare_every: float = COMPARE_EVERY,
+    ) -> None:
+        self._engine = engine
+        self._store = store
+        self._network = network
+        self._namespaces = namespaces
+        self._settings = settings or RuntimeSettings()
+        self._image_settings = image_settings
+        self._host = host.Host()
+        self._index = Index()
+        self._names = Names()
+        self._background = Background()
+        self._watch = Watch(engine, self._index, store, self._background)
+        self._link = EngineLink(
+            engine,
+            on_connect=self._on_connect,
+            on_event=self._on_event,
+            on_compare=self._compare,
+            compare_every=compare_every,
+        )
+        self._reconciler = Reconciler(
+            engine=engine,
+            store=store,
+            index=self._index,
+            watch=self._watch,
+            names=self._names,
+            namespaces=namespaces,
+            network=network,
+        )
+        self._images = self._make_images()
+        self._watching: asyncio.Task[None] | None = None
+
+    def _make_images(self) -> Images:
+        def used_by(image_id: str) -> list[str]:
+            return [c.id for c in self._index.containers() if c.record.image_ref == image_id]
+
+        def handlers() -> tuple[str, ...]:
+            facts = self._link.last_facts
+            return facts.runtimes if facts else ()
+
+        return Images(
+            lambda: self._link.engine,
+            self._background,
+            settings=self._image_settings,
+            used_by=used_by,
+            handlers=handlers,
+            facts=lambda: self._link.last_facts,
+        )
+
+    async def start(self) -> None:
+        """Open the store, read it, prepare the network, and begin to connect to the engine.
+
+        Does not wait for the engine. Raises CheckpointFailed, the network's and the namespaces' errors.
+        """
+        await self._store.open()
+        last_seen: LastSeen = await read_last_seen(self._store)
+        await self._reconciler.load_records()
+        await self._namespaces.start()
+        await self._network.start()
+        self.runtime = Runtime(
+            link=self._link,
+            store=self._store,
+            network=self._network,
+            namespaces=self._namespaces,
+            images=self._images,
+            watch=self._watch,
+            host=lambda: self._host,
+            index=self._index,
+            names=self._names,
+            last_seen=last_seen,
+            background=self._background,
+            settings=self._settings,
+        )
+        self._watching = asyncio.create_task(self._watch.run(), name="watch")
+        await self._link.start()
+
+    async def close(self, drain: float = 10.0) -> None:
+        """Let what is under way come to its end within `drain` seconds, then close everything."""
+        for name in await self._background.drain(drain):
+            log.warning("not finished at exit: %s", name)
+        await self._link.close()
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait((self._watching,))
+        await self._network.close()
+        await self._engine.close()
+        await self._store.close()
+
+    def _on_event(self, event: EngineEvent) -> None:
+        if event.kind == "container":
+            self._watch.mark(event.id)
+        else:
+            self._images.on_event(event)
+
+    async def _on_connect(self, facts: EngineFacts) -> None:
+        self._host = host.detect(facts.daemon_pid)
+        if self._host.remark:
+            log.info(self._host.remark)
+        first = not self._link.loaded
+        await self._compare()
+        if first:
+            await self._clear_leftovers()
+        await note_last_seen(self._store, facts)
+
+    async def _compare(self) -> None:
+        # Pods first: the images' part is longer on a node with many of them, and changes less.
+        await self._reconciler.compare()
+        await self._images.refresh()
+
+    async def _clear_leftovers(self) -> None:
+        """Pins and attachments that belong to no sandbox: left by a crash, or by an earlier boot."""
+        for sandbox_id in await self._namespaces.pins():
+            if self._index.sandbox(sandbox_id) is None:
+                log.info("unpinning the namespace of unknown sandbox %s", sandbox_id[:13])
+                await self._namespaces.unpin(sandbox_id)
+        valid = {s.id: s.record.network for s in self._index.sandboxes() if s.record.network is not None}
+        try:
+            await self._network.gc(valid)
+        except CRIError as error:
+            log.warning("attachments of unknown pods cannot be released: %s", error)

@@ -1,0 +1,47 @@
+"""RemovePodSandbox: stop what runs, then take away containers, sandbox, record and name."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from crishim.aiokit.gather import gather_all
+from crishim.aiokit.steps import step
+from crishim.errors import EngineNotFound, InvalidArgument
+from crishim.runtime.container_remove import remove_held
+from crishim.runtime.core import Runtime
+from crishim.runtime.sandbox_stop import cancel_run, stop_held
+
+
+async def remove_pod_sandbox(rt: Runtime, sandbox_id: str) -> None:
+    """Remove a sandbox and all its containers (CRI RemovePodSandbox); an unknown id is success.
+
+    Fails as long as the network cannot be given back: nothing that is needed for it is removed before.
+    """
+    if not sandbox_id:
+        raise InvalidArgument("is missing", field="pod_sandbox_id")
+    sandbox = rt.index.find_sandbox(sandbox_id)
+    if sandbox is None:
+        return
+    await cancel_run(rt, sandbox.id)
+    await take_away(rt, sandbox.id)
+
+
+async def take_away(rt: Runtime, sandbox_id: str) -> None:
+    """Stop and remove a sandbox whatever state it is in; also the undo of RunPodSandbox. May be repeated."""
+    async with rt.locks.hold(sandbox_id):
+        await stop_held(rt, sandbox_id)
+        with step("remove containers"):
+            await gather_all(_remove_container(rt, c.id) for c in rt.index.containers_of(sandbox_id))
+        if rt.index.sandbox(sandbox_id) is None:
+            return
+        with rt.watch.writing(sandbox_id):
+            with suppress(EngineNotFound), step("engine remove", engine=True):
+                await rt.link.engine.remove(sandbox_id)
+            with step("checkpoint delete"):
+                await rt.store.delete(sandbox_id)
+            rt.index.drop_sandbox(sandbox_id)
+
+
+async def _remove_container(rt: Runtime, container_id: str) -> None:
+    async with rt.locks.hold(container_id):
+        await remove_held(rt, container_id)

@@ -1,0 +1,182 @@
+"""RunPodSandbox: image, create, checkpoint, start, namespaces, network; READY only when all of it is true."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+
+from crishim.aiokit.steps import step
+from crishim.aiokit.undo import UndoStack
+from crishim.checkpoint.record import Phase, SandboxRecord
+from crishim.engine.values import ContainerPhase, ContainerSpec, EngineContainer
+from crishim.errors import EngineError, EngineNotFound, NameReserved, NetworkNotReady, SandboxNotReady
+from crishim.model import PodSandboxConfig, PodSandboxMetadata
+from crishim.network.api import Attached
+from crishim.runtime.attachment import make_attachment
+from crishim.runtime.core import Runtime
+from crishim.runtime.engine_create import create_named
+from crishim.runtime.names import make_sandbox_name
+from crishim.runtime.objects import Sandbox
+from crishim.runtime.resolv_conf import make_resolv_conf
+from crishim.runtime.sandbox_remove import take_away
+from crishim.runtime.spec.sandbox import check_metadata, make_sandbox_spec, net_sysctls
+
+
+async def run_pod_sandbox(rt: Runtime, config: PodSandboxConfig, runtime_handler: str) -> str:
+    """Make a pod's sandbox with its network and return its id (CRI RunPodSandbox).
+
+    Cancelled or failed anywhere, everything is undone; what cannot be undone stays listed NOTREADY for Stop and
+    Remove. Raises InvalidArgument, UnsupportedField, UnknownRuntimeHandler, NameReserved, NetworkNotReady, the
+    network's, the namespaces' and the engine's errors.
+    """
+    check_metadata(config)
+    assert config.metadata is not None
+    name = make_sandbox_name(config.metadata)
+    async with rt.names.reserve(name):
+        # Everything that can be refused is refused before anything is made.
+        spec = make_sandbox_spec(
+            config, runtime_handler, image="", facts=rt.link.facts, host=rt.host(), settings=rt.settings
+        )
+        host_network = spec.network_mode == "host"
+        resolv_conf = make_resolv_conf(config.dns_config)
+        if not host_network and not (status := rt.network.status()).ready:
+            raise NetworkNotReady(f"{status.reason}: {status.message}")
+        with step("free name"):
+            await _free_name(rt, config.metadata)
+        with step("sandbox image"):
+            # May be a long pull, so it is done where a cancellation takes effect at once.
+            await rt.images.ensure_sandbox_image()
+        async with UndoStack(f"RunPodSandbox {name}", rt.background, deadline=rt.settings.undo_deadline) as undo:
+
+            async def create() -> str:
+                sandbox_id, image = await _create_with_image(rt, name, spec)
+                path = "" if host_network else rt.namespaces.path(sandbox_id)
+                record = SandboxRecord(
+                    id=sandbox_id,
+                    phase=Phase.CREATING,
+                    config=config,
+                    runtime_handler=runtime_handler,
+                    created_at=time.time_ns(),
+                    netns_path=path,
+                    image_ref=image,
+                )
+                rt.index.put_sandbox(Sandbox(record=record, live=None))
+                return sandbox_id
+
+            sandbox_id = await undo.effect("create", create(), lambda made: take_away(rt, made))
+            task = asyncio.current_task()
+            assert task is not None
+            rt.running[sandbox_id] = task
+            try:
+                with rt.watch.writing(sandbox_id):
+                    await _bring_up(rt, undo, sandbox_id, host_network=host_network, resolv_conf=resolv_conf)
+                undo.forget()
+            finally:
+                del rt.running[sandbox_id]
+        return sandbox_id
+
+
+async def _create_with_image(rt: Runtime, name: str, spec: ContainerSpec) -> tuple[str, str]:
+    """Create the sandbox; should its image be gone from the engine without our knowing, get it again."""
+    for last in (False, True):
+        image = await rt.images.ensure_sandbox_image()
+        try:
+            with rt.images.hold(image):
+                return await create_named(rt, name, replace(spec, image=image)), image
+        except EngineNotFound:
+            if last or await rt.images.recheck(image) is not None:
+                raise
+    raise AssertionError("the second round returns or raises")
+
+
+async def _free_name(rt: Runtime, pod: PodSandboxMetadata) -> None:
+    """A sandbox of this very pod and attempt: somebody's, or a leftover that nobody was told of and that goes."""
+    for sandbox in [s for s in rt.index.sandboxes() if s.metadata == pod]:
+        if sandbox.record.phase is not Phase.CREATING:
+            raise NameReserved(
+                f"sandbox {sandbox.id[:13]} ({sandbox.state.name}) is attempt {pod.attempt} of pod "
+                f"{pod.namespace}/{pod.name} already",
+                sandbox=sandbox.id,
+            )
+        await take_away(rt, sandbox.id)
+
+
+async def _bring_up(rt: Runtime, undo: UndoStack, sandbox_id: str, *, host_network: bool, resolv_conf: str) -> None:
+    planned = await _plan(rt, sandbox_id, host_network=host_network)
+    engine = rt.link.engine
+
+    async def start() -> None:
+        with step("engine start", engine=True):
+            await engine.start(sandbox_id)
+
+    await undo.effect("start", start(), lambda _: None)
+    live = await _inspect_running(rt, sandbox_id)
+    if not host_network:
+        with step("pin"):
+            await rt.namespaces.pin(sandbox_id, live.pid)
+        # A pid can be a stranger's by now: the pin counts if the same process still runs after it.
+        live = await _inspect_running(rt, sandbox_id, was=live)
+        with step("prepare namespace"):
+            await rt.namespaces.prepare(sandbox_id, net_sysctls(_need(rt, sandbox_id).record.config))
+    attached = await _attach(rt, sandbox_id, planned, live, resolv_conf)
+    sandbox = _need(rt, sandbox_id)
+    record = replace(sandbox.record, phase=Phase.READY, started_at=live.started_at, network=attached)
+    with step("checkpoint put"):
+        await rt.store.put(record)
+    rt.index.put_sandbox(replace(_need(rt, sandbox_id), record=record, live=live))
+
+
+async def _plan(rt: Runtime, sandbox_id: str, *, host_network: bool) -> Attached | None:
+    """Checkpoint what is about to be attached, so that it can be detached whatever happens."""
+    sandbox = _need(rt, sandbox_id)
+    planned = None if host_network else rt.network.plan(make_attachment(sandbox))
+    record = replace(sandbox.record, network=planned)
+    rt.index.put_sandbox(replace(sandbox, record=record))
+    with step("checkpoint put"):
+        await rt.store.put(record)
+    return planned
+
+
+async def _attach(
+    rt: Runtime, sandbox_id: str, planned: Attached | None, live: EngineContainer, resolv_conf: str
+) -> Attached | None:
+    """Attach to the network and put resolv.conf in place, side by side; both have ended when this returns or raises."""
+
+    async def write() -> None:
+        with step("resolv.conf"):
+            await rt.namespaces.write_resolv_conf(live.resolv_conf_path, resolv_conf)
+
+    async def attach() -> Attached | None:
+        if planned is None:
+            return None
+        with step("network attach"):
+            return await rt.network.attach(make_attachment(_need(rt, sandbox_id)), planned)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            attaching = group.create_task(attach(), name=f"attach {sandbox_id[:13]}")
+            if resolv_conf:
+                group.create_task(write(), name=f"resolv.conf {sandbox_id[:13]}")
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return attaching.result()
+
+
+async def _inspect_running(rt: Runtime, sandbox_id: str, was: EngineContainer | None = None) -> EngineContainer:
+    with step("engine inspect", engine=True):
+        live = await rt.link.engine.inspect(sandbox_id)
+    if live.phase is not ContainerPhase.RUNNING or (was is not None and live.started_at != was.started_at):
+        raise EngineError(
+            f"the process of sandbox {sandbox_id[:13]} ended right after its start "
+            f"(exit code {live.exit_code}) {live.error}".rstrip(),
+            sandbox=sandbox_id,
+        )
+    return live
+
+
+def _need(rt: Runtime, sandbox_id: str) -> Sandbox:
+    sandbox = rt.index.sandbox(sandbox_id)
+    if sandbox is None:
+        raise SandboxNotReady(f"sandbox {sandbox_id[:13]} was removed while it was being made", sandbox=sandbox_id)
+    return sandbox
