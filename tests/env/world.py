@@ -18,7 +18,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
@@ -31,7 +30,7 @@ VARIABLE = "CRISHIM_TEST_WORLD"
 PREFIX = "crishim-test-"
 PARENT = Path(os.environ.get("CRISHIM_TEST_PARENT", "/var/tmp"))
 """Where worlds' folders are made.  Must be short (sockets' paths have 107 characters) and on a disk with room."""
-GRACE = 30.0
+GRACE = 30
 """Seconds that the command has to end after a SIGTERM (it is sent SIGINT) before its world is ended."""
 
 _NAMESPACES = (
@@ -172,24 +171,29 @@ def _init(path: Path, places: list[cgroups.Hierarchy], command: Sequence[str]) -
     environment = os.environ | {VARIABLE: str(path), "TMPDIR": str(path / "tmp")}
     for name in ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "NOTIFY_SOCKET", "LISTEN_FDS", "LISTEN_PID"):
         environment.pop(name, None)
-    deadline: float | None = None
+    child: subprocess.Popen[bytes] | None = None
+    asked = False
 
     def ending(signum: int, _: FrameType | None) -> None:
-        nonlocal deadline
-        if deadline is None:
-            deadline = time.monotonic() + GRACE
-            signal.alarm(int(GRACE))
+        nonlocal asked
+        if not asked:
+            asked = True
+            signal.alarm(GRACE)
+            ask()
+
+    def ask() -> None:
+        if asked and child is not None:
             child.send_signal(signal.SIGINT)  # pytest ends its fixtures on this one
 
     def give_up(signum: int, _: FrameType | None) -> None:
         os._exit(128 + signal.SIGTERM)
 
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    child = subprocess.Popen(command, env=environment)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, ending)
     signal.signal(signal.SIGHUP, ending)
     signal.signal(signal.SIGALRM, give_up)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # the command's; to PID 1 itself it does nothing
+    child = subprocess.Popen(command, env=environment)
+    ask()
     while True:  # also reaps what was orphaned: containerd's shims, killed servers' children
         pid, wait_status = os.wait()
         if pid == child.pid:

@@ -17,7 +17,7 @@ import pytest
 from tests.env import cgroups, processes, world
 from tests.env.cache import ROOT
 
-SLEEPER = "sleep 4711 & setsid sleep 4712 & echo ready; trap 'echo asked; exit 9' INT; wait"
+SLEEPER = "trap 'echo asked; exit 9' INT; sleep 4711 & setsid sleep 4712 & echo ready; wait"
 
 
 def start(script: str) -> subprocess.Popen[str]:
