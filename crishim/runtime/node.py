@@ -72,6 +72,7 @@ class Node:
             namespaces=namespaces,
             network=network,
         )
+        self._reading = False
         self._images = self._make_images()
         self._watching: asyncio.Task[None] | None = None
 
@@ -83,8 +84,12 @@ class Node:
             facts = self._link.last_facts
             return facts.runtimes if facts else ()
 
+        def engine() -> Engine:
+            # While a new connection is being read, the link does not give the engine out yet.
+            return self._engine if self._reading else self._link.engine
+
         return Images(
-            lambda: self._link.engine,
+            engine,
             self._background,
             settings=self._image_settings,
             used_by=used_by,
@@ -142,7 +147,11 @@ class Node:
         if self._host.remark:
             log.info(self._host.remark)
         first = not self._link.loaded
-        await self._compare()
+        self._reading = True
+        try:
+            await self._compare()
+        finally:
+            self._reading = False
         if first:
             await self._clear_leftovers()
         await note_last_seen(self._store, facts)
