@@ -51,9 +51,8 @@ async def stop_held(rt: Runtime, sandbox_id: str) -> None:
         await gather_all(end_container(rt, c.id, grace=0) for c in rt.index.containers_of(sandbox_id))
     with step("network detach"):
         await _detach(rt, sandbox_id)
-    with step("unpin"):
-        await rt.namespaces.unpin(sandbox_id)
-    await _end_process(rt, sandbox_id)
+    # The network was given back, so the namespace may go; the kernel takes its time for it.
+    await gather_all((_unpin(rt, sandbox_id), _end_process(rt, sandbox_id)))
 
 
 async def _detach(rt: Runtime, sandbox_id: str) -> None:
@@ -63,6 +62,11 @@ async def _detach(rt: Runtime, sandbox_id: str) -> None:
     # An empty backend marks a pod that somebody else attached, or whose record was lost.
     await rt.network.detach(make_attachment(sandbox), attached if attached.backend else None)
     await change_record(rt, sandbox_id, lambda record: replace(record, network=None))
+
+
+async def _unpin(rt: Runtime, sandbox_id: str) -> None:
+    with step("unpin"):
+        await rt.namespaces.unpin(sandbox_id)
 
 
 async def _end_process(rt: Runtime, sandbox_id: str) -> None:
