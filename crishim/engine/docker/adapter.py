@@ -7,7 +7,7 @@ import io
 import json
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 from aiodocker.containers import DockerContainer
 from aiodocker.exceptions import DockerError
@@ -20,7 +20,7 @@ from crishim.engine.docker.deadlines import Deadlines
 from crishim.engine.docker.errors import guard
 from crishim.engine.docker.events import query, read_events
 from crishim.engine.docker.handshake import facts_from, negotiate, refuse_unsuitable
-from crishim.engine.docker.ndjson import json_lines
+from crishim.engine.docker.ndjson import JsonLines
 from crishim.engine.docker.parse import container_from
 from crishim.engine.docker.pull import auth_header, pull_failure, pull_query, read_progress
 from crishim.engine.docker.references import names_container, names_image
@@ -75,7 +75,7 @@ class DockerEngine(Engine):
         async with AsyncExitStack() as stack:
             async with guard("events", self._limits.open_events):
                 response = await stack.enter_async_context(self._connection.stream("GET", "events", params=query()))
-            yield await stack.enter_async_context(aclosing(read_events(response)))
+            yield read_events(response)
 
     # --- Containers -------------------------------------------------------------------------------------------------
 
@@ -123,28 +123,22 @@ class DockerEngine(Engine):
 
     async def remove(self, container_id: str) -> None:
         container = self._container(container_id)
-        nobody_else = False
         async with guard("removal of a container", self._limits.remove, container=container_id):
             while True:
                 try:
                     async with guard("removal of a container", None, container=container_id):
                         return await container.delete(force=True, v=True)
-                except EngineConflict:
-                    if nobody_else:
-                        raise
-                try:
-                    nobody_else = not await self._wait_for_removal(container_id)
-                except EngineNotFound:
-                    return None
+                except EngineConflict:  # someone else is at it; no state in inspect tells of that reliably
+                    try:
+                        await self._wait_for_removal(container)
+                    except EngineNotFound:
+                        return None
 
-    async def _wait_for_removal(self, container_id: str) -> bool:
-        """Wait a while for a removal under way; False if there is none. EngineNotFound once it is done."""
-        if (await self.inspect(container_id)).phase is not ContainerPhase.REMOVING:
-            return False
+    async def _wait_for_removal(self, container: DockerContainer) -> None:
+        """Wait for a removal under way, but not for ever. EngineNotFound if it is done already."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(_REMOVAL_LOOK), guard("wait for a removal", None, container=container_id):
-                await self._container(container_id).wait(condition="removed")
-        return True
+            async with asyncio.timeout(_REMOVAL_LOOK), guard("wait for a removal", None, container=container.id):
+                await container.wait(condition="removed")
 
     async def update(self, container_id: str, resources: EngineResources) -> None:
         path = f"containers/{self._container(container_id).id}/update"
@@ -196,7 +190,7 @@ class DockerEngine(Engine):
                     response = await stack.enter_async_context(answer)
                 except DockerError as error:
                     raise pull_failure(error.message, reference, error.status) from error
-            yield await stack.enter_async_context(aclosing(read_progress(response, reference)))
+            yield read_progress(response, reference)
 
     async def remove_image(self, reference: str) -> None:
         docker = self._connection.docker
@@ -214,7 +208,7 @@ class DockerEngine(Engine):
                 headers={"Content-Type": "application/x-tar"},
             ) as response,
         ):
-            async for line in json_lines(response, "load of an image"):
+            async for line in JsonLines(response, "load of an image", lambda line: line):
                 message = (line.get("errorDetail") or {}).get("message") or line.get("error")
                 if message:
                     raise EngineError(str(message), kind=Kind.INVALID_ARGUMENT)

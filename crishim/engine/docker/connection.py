@@ -10,6 +10,7 @@ import asyncio
 import json
 import socket
 import struct
+import weakref
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
@@ -43,6 +44,7 @@ class Connection:
         self._session: aiohttp.ClientSession | None = None
         self._docker: aiodocker.Docker | None = None
         self._closed = False
+        self._responses: weakref.WeakSet[aiohttp.ClientResponse] = weakref.WeakSet()
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "negotiated" if self._docker else "new"
@@ -87,8 +89,7 @@ class Connection:
                     raise DockerError(response.status, _message(await response.read()))
                 yield response
             finally:
-                if not response.content.is_eof():
-                    response.close()  # so that the engine notices now; a released one would be drained first
+                _break_off(response)
 
     async def peer_pid(self) -> int:
         """Process that opened the socket for listening, 0 if it is in no PID namespace that we see. OSError."""
@@ -103,6 +104,8 @@ class Connection:
     async def close(self) -> None:
         """Close every connection; calls under way end with EngineUnavailable. May be called twice."""
         self._closed = True
+        for response in tuple(self._responses):
+            _break_off(response)
         if self._session is not None:
             await self._session.close()
 
@@ -118,8 +121,29 @@ class Connection:
                 timeout=aiohttp.ClientTimeout(total=None, sock_read=None, sock_connect=_CONNECT_LIMIT),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={"User-Agent": "crishim"},
+                trace_configs=[self._trace()],
             )
         return self._session
+
+    def _trace(self) -> aiohttp.TraceConfig:
+        """Remembers each answer as long as someone reads it, so that `close` can end it."""
+        trace = aiohttp.TraceConfig()
+
+        async def remember(_: object, __: object, params: aiohttp.TraceRequestEndParams) -> None:
+            self._responses.add(params.response)
+
+        trace.on_request_end.append(remember)
+        return trace
+
+
+def _break_off(response: aiohttp.ClientResponse) -> None:
+    """Close an answer's connection, unless it was read to its end, and wake whoever reads it.
+
+    Closing alone does not wake a reader: the client forgets the body before the connection is gone.
+    """
+    if not response.content.is_eof():
+        response.content.set_exception(aiohttp.ClientConnectionError("closed here"))
+        response.close()
 
 
 def _message(body: bytes) -> str:

@@ -14,6 +14,9 @@ from crishim.engine.values import ContainerSpec, EngineFacts, EngineMount, Engin
 from crishim.errors import ImageVolumeMountFailed, RROUnsupported, UnsupportedField
 
 _NO_SWAP_LIMIT = -1
+NO_MEMORY_LIMIT = 1 << 60
+"""Limits from here on are none. An update has no other way to take a limit away: 0 leaves it, and -1 is refused for
+memory and not passed on for swap. Swap stays above memory, because version 2 of cgroups limits the difference."""
 _USUAL_SHARES = 1024
 """What the kernel gives a group that nobody set shares for (cgroup v1 scale)."""
 
@@ -128,7 +131,12 @@ def _mount(mount: EngineMount, facts: EngineFacts) -> dict[str, Any]:
 
 def update_body(resources: EngineResources) -> dict[str, Any]:
     """The JSON of `POST /containers/{id}/update`, where the engine takes 0 for `leave as it is`."""
-    return resource_limits(resources, no_limit=-1)
+    limits = resource_limits(resources, no_limit=-1)
+    if limits.get("Memory") == -1:
+        limits["Memory"] = NO_MEMORY_LIMIT
+    if limits.get("MemorySwap") == _NO_SWAP_LIMIT:
+        limits["MemorySwap"] = 2 * NO_MEMORY_LIMIT
+    return limits
 
 
 def resource_limits(resources: EngineResources, *, no_limit: int) -> dict[str, Any]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import aiohttp
 
-from crishim.engine.docker.ndjson import json_lines
+from crishim.engine.docker.ndjson import JsonLines
 from crishim.engine.values import EngineEvent
-from crishim.errors import EngineUnavailable
 
 _ACTIONS = (
     *("create", "start", "restart", "die", "oom", "destroy", "pause", "unpause", "rename", "update"),
@@ -34,13 +33,9 @@ def query() -> dict[str, str]:
     }
 
 
-async def read_events(response: aiohttp.ClientResponse) -> AsyncGenerator[EngineEvent, None]:
+def read_events(response: aiohttp.ClientResponse) -> AsyncIterator[EngineEvent]:
     """Events as they come; ends only by an error, EngineUnavailable when the engine goes away."""
-    async for data in json_lines(response, "events"):
-        event = event_from(data)
-        if event is not None:
-            yield event
-    raise EngineUnavailable("events: the engine ended the stream")
+    return JsonLines(response, "events", event_from, endless=True)
 
 
 def event_from(data: Mapping[str, Any]) -> EngineEvent | None:

@@ -11,7 +11,7 @@ from crishim.engine.docker.errors import guard
 from crishim.engine.docker.parse import image_from
 from crishim.engine.docker.references import is_image_id
 from crishim.engine.values import EngineImage
-from crishim.errors import CRIError, EngineConflict, EngineNotFound
+from crishim.errors import CRIError, EngineConflict, EngineError, EngineNotFound, Kind
 
 log = logging.getLogger(__name__)
 
@@ -69,8 +69,13 @@ async def remove_image(docker: Docker, reference: str, limit: float) -> None:
 
 
 async def _delete(docker: Docker, name: str, limit: float) -> None:
-    async with guard("removal of an image", limit, image=name):
-        await docker.images.delete(name)
+    try:
+        async with guard("removal of an image", limit, image=name):
+            await docker.images.delete(name)
+    except EngineError as error:
+        if error.kind is Kind.INTERNAL:  # the engine's answer, too, when another removal was faster
+            await inspect_image(docker, name, limit)
+        raise
 
 
 async def _refuse_in_use(docker: Docker, image_id: str, limit: float) -> None:

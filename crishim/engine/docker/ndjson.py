@@ -3,47 +3,75 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
-from typing import Any
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Generic, TypeVar
 
 import aiohttp
 
 from crishim.engine.docker.errors import broken_off
-from crishim.errors import EngineError, Kind
+from crishim.errors import EngineError, EngineUnavailable, Kind
 
 LINE_LIMIT = 8 << 20
 """Bytes of one line; an event carries all labels of a container, whose annotations may be 256 KiB."""
 
+T = TypeVar("T")
 
-async def json_lines(response: aiohttp.ClientResponse, what: str) -> AsyncGenerator[dict[str, Any], None]:
-    """The objects of a stream until the engine ends it in order.
 
-    Raises EngineUnavailable when it breaks off, EngineError when it is not lines of JSON objects.
+class JsonLines(AsyncIterator[T], Generic[T]):
+    """What `read` makes of each object of a stream; None is passed over, and what it raises is raised here.
+
+    Raises EngineUnavailable when the stream breaks off, or, for an `endless` one, when the engine ends it;
+    EngineError when it is not lines of JSON objects. `what` names the call in messages.
+
+    An iterator without a state of its own to close: leaving the stream's context wakes whoever reads it.
     """
-    rest = bytearray()
-    try:
-        async for chunk in response.content.iter_any():
-            rest += chunk
-            if b"\n" not in chunk:
-                if len(rest) > LINE_LIMIT:
-                    raise EngineError(f"{what}: a line of more than {LINE_LIMIT} bytes", kind=Kind.INTERNAL)
-                continue
-            *lines, tail = bytes(rest).split(b"\n")
-            rest = bytearray(tail)
-            for line in lines:
-                if line.strip():
-                    yield _object(line, what)
-    except (aiohttp.ClientError, OSError) as error:
-        raise broken_off(what, error) from error
-    if rest.strip():
-        yield _object(bytes(rest), what)
 
+    def __init__(
+        self,
+        response: aiohttp.ClientResponse,
+        what: str,
+        read: Callable[[dict[str, Any]], T | None],
+        *,
+        endless: bool = False,
+    ) -> None:
+        self._content = response.content
+        self._what = what
+        self._read = read
+        self._endless = endless
+        self._lines: deque[bytes] = deque()
+        self._rest = b""
 
-def _object(line: bytes, what: str) -> dict[str, Any]:
-    try:
-        value = json.loads(line)
-    except ValueError as error:
-        raise EngineError(f"{what}: not JSON: {line[:200]!r}", kind=Kind.INTERNAL) from error
-    if not isinstance(value, dict):
-        raise EngineError(f"{what}: not a JSON object: {line[:200]!r}", kind=Kind.INTERNAL)
-    return value
+    async def __anext__(self) -> T:
+        while True:
+            while self._lines:
+                value = self._read(self._object(self._lines.popleft()))
+                if value is not None:
+                    return value
+            if not await self._fill():
+                if self._endless:
+                    raise EngineUnavailable(f"{self._what}: the engine ended the stream")
+                raise StopAsyncIteration
+
+    async def _fill(self) -> bool:
+        """Read on; False at the stream's end."""
+        try:
+            chunk = await self._content.readany()
+        except (aiohttp.ClientError, OSError) as error:
+            raise broken_off(self._what, error) from error
+        *lines, self._rest = (self._rest + chunk).split(b"\n") if b"\n" in chunk else (self._rest + chunk,)
+        if not chunk:  # the end, where a last line may lack its mark
+            lines, self._rest = [self._rest], b""
+        if len(self._rest) > LINE_LIMIT:
+            raise EngineError(f"{self._what}: a line of more than {LINE_LIMIT} bytes", kind=Kind.INTERNAL)
+        self._lines.extend(line for line in lines if line.strip())
+        return bool(chunk or self._lines)
+
+    def _object(self, line: bytes) -> dict[str, Any]:
+        try:
+            value = json.loads(line)
+        except ValueError as error:
+            raise EngineError(f"{self._what}: not JSON: {line[:200]!r}", kind=Kind.INTERNAL) from error
+        if not isinstance(value, dict):
+            raise EngineError(f"{self._what}: not a JSON object: {line[:200]!r}", kind=Kind.INTERNAL)
+        return value

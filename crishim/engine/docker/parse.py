@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from crishim.engine.docker.create import NO_MEMORY_LIMIT
 from crishim.engine.values import ContainerPhase, EngineContainer, EngineImage, EngineMount, EngineResources
 
 _PHASES: Mapping[str, ContainerPhase] = {
@@ -36,20 +37,27 @@ _PROPAGATION: Mapping[str, Literal["rprivate", "rslave", "rshared"]] = {
 def container_from(data: Mapping[str, Any]) -> EngineContainer:
     """A container from `GET /containers/{id}/json`."""
     state, config, host = data["State"], data["Config"], data["HostConfig"]
+    phase = _PHASES[state["Status"]]
+    started, finished = nanoseconds(state.get("StartedAt")), nanoseconds(state.get("FinishedAt"))
+    if phase is ContainerPhase.RUNNING:
+        finished = 0  # the engine keeps the end of the run before
+    elif finished:
+        # Of a process that ends at once the engine notes the end before the start.
+        finished = max(finished, started)
     return EngineContainer(
         id=data["Id"],
         name=data["Name"].removeprefix("/"),
         image_id=data["Image"],
         image=config["Image"],
-        phase=_PHASES[state["Status"]],
+        phase=phase,
         paused=bool(state.get("Paused")),
         pid=int(state.get("Pid") or 0),
         exit_code=int(state.get("ExitCode") or 0),
         error=state.get("Error") or "",
         oom_killed=bool(state.get("OOMKilled")),
         created_at=nanoseconds(data["Created"]),
-        started_at=nanoseconds(state.get("StartedAt")),
-        finished_at=nanoseconds(state.get("FinishedAt")),
+        started_at=started,
+        finished_at=finished,
         labels=dict(config.get("Labels") or {}),
         log_path=data.get("LogPath") or "",
         log_driver=(host.get("LogConfig") or {}).get("Type") or "",
@@ -81,8 +89,10 @@ def resources_from(host: Mapping[str, Any]) -> EngineResources:
     """The limits in force, from a HostConfig; 0 where there is none, and for swap -1 as the engine says it."""
 
     def limit(name: str) -> int:
-        return max(int(host.get(name) or 0), 0)
+        value = int(host.get(name) or 0)
+        return value if 0 < value < NO_MEMORY_LIMIT else 0
 
+    swap = int(host.get("MemorySwap") or 0)
     return EngineResources(
         cpu_shares=limit("CpuShares"),
         cpu_quota=limit("CpuQuota"),
@@ -90,7 +100,7 @@ def resources_from(host: Mapping[str, Any]) -> EngineResources:
         cpuset_cpus=host.get("CpusetCpus") or "",
         cpuset_mems=host.get("CpusetMems") or "",
         memory=limit("Memory"),
-        memory_swap=int(host.get("MemorySwap") or 0),
+        memory_swap=swap if swap < NO_MEMORY_LIMIT else -1,
         pids_limit=limit("PidsLimit"),
     )
 

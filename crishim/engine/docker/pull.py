@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import aiohttp
 
 from crishim.engine.docker.errors import KIND_OF_STATUS
-from crishim.engine.docker.ndjson import json_lines
+from crishim.engine.docker.ndjson import JsonLines
 from crishim.engine.docker.references import split_reference
 from crishim.engine.values import PullProgress, RegistryAuth
 from crishim.errors import CRIError, EngineError, ImageNotFound, Kind, RegistryUnavailable
@@ -60,14 +60,17 @@ def auth_header(auth: RegistryAuth) -> dict[str, str]:
     return {"X-Registry-Auth": base64.urlsafe_b64encode(body.encode()).decode("ascii")}
 
 
-async def read_progress(response: aiohttp.ClientResponse, reference: str) -> AsyncGenerator[PullProgress, None]:
+def read_progress(response: aiohttp.ClientResponse, reference: str) -> AsyncIterator[PullProgress]:
     """Signs of life until the engine is done; an error in the stream is raised as `pull_failure` says."""
-    async for data in json_lines(response, f"pull of {reference}"):
+
+    def read(data: Mapping[str, Any]) -> PullProgress:
         detail = data.get("errorDetail") or {}
         message = detail.get("message") or data.get("error")
         if message:
             raise pull_failure(str(message), reference, int(detail.get("code") or 0))
-        yield progress_from(data)
+        return progress_from(data)
+
+    return JsonLines(response, f"pull of {reference}", read)
 
 
 def progress_from(data: Mapping[str, Any]) -> PullProgress:
