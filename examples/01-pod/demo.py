@@ -1,0 +1,181 @@
+"""A pod from beginning to end: crishim is started, runs a pod with two containers, shows it, and takes it apart.
+
+    python examples/01-pod/demo.py [--engine unix:///var/run/docker.sock] [--image REFERENCE]
+
+Needs root and a Docker Engine that holds the image (any with a shell). Leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import grpc
+from client import Client
+
+from crishim.cri.v1 import runtime_pb2 as cri
+
+POD = cri.PodSandboxConfig(
+    metadata=cri.PodSandboxMetadata(name="demo", namespace="default", uid=f"demo-{os.getpid()}"),
+    hostname="demo",
+    labels={"app": "demo"},
+    annotations={"example.com/purpose": "to be looked at"},
+    dns_config=cri.DNSConfig(servers=["192.0.2.53"], searches=["demo.example"]),
+)
+
+
+def say(text: str) -> None:
+    print(f"\n\033[1m{text}\033[0m" if sys.stdout.isatty() else f"\n{text}", flush=True)
+
+
+def show(message: object) -> None:
+    print("  " + str(message).rstrip().replace("\n", "\n  "), flush=True)
+
+
+@contextmanager
+def served(engine: str, folder: Path) -> Iterator[str]:
+    """crishim as a process of its own, everything of it in one folder."""
+    endpoint = f"unix://{folder}/crishim.sock"
+    arguments = {
+        "--listen": endpoint,
+        "--engine": engine,
+        "--state-dir": folder / "state",
+        "--run-dir": folder / "run",
+        "--netns-dir": folder / "netns",
+        "--network": "none",
+    }
+    command = [sys.executable, "-m", "crishim", "serve", *(str(x) for pair in arguments.items() for x in pair)]
+    server = subprocess.Popen(command)
+    try:
+        yield endpoint
+    finally:
+        server.send_signal(signal.SIGTERM)
+        server.wait(timeout=30)
+        # The folder of the pins was made a mount of its own, so that containers of network daemons would see them.
+        subprocess.run(["umount", "-l", str(folder / "netns")], check=False, stderr=subprocess.DEVNULL)
+
+
+def wait_ready(client: Client) -> None:
+    """Wait until the engine has been read."""
+    for _ in range(300):
+        conditions = {c.type: c for c in client.Status().status.conditions}
+        if conditions["RuntimeReady"].status:
+            return
+        time.sleep(0.1)
+    raise SystemExit(f"the engine is not ready: {conditions['RuntimeReady'].message}")
+
+
+def container(name: str, image: str, script: str) -> cri.ContainerConfig:
+    return cri.ContainerConfig(
+        metadata=cri.ContainerMetadata(name=name),
+        image=cri.ImageSpec(image=image),
+        command=["sh", "-c", script],
+        log_path=f"{name}.log",
+    )
+
+
+def run(client: Client, image: str, logs: Path) -> None:
+    version = client.Version()
+    say(f"crishim serves CRI {version.runtime_api_version} on {version.runtime_name} {version.runtime_version}")
+    for condition in client.Status().status.conditions:
+        show(f"{condition.type}: {condition.status}")
+
+    say("A pod with two containers")
+    config = cri.PodSandboxConfig()
+    config.CopyFrom(POD)
+    config.log_directory = str(logs)
+    began = time.monotonic()
+    pod = client.RunPodSandbox(config=config).pod_sandbox_id
+    show(f"sandbox {pod[:13]} is READY after {(time.monotonic() - began) * 1000:.0f} ms")
+    scripts = {
+        "server": "mkdir -p /tmp/www; echo hello from the pod >/tmp/www/index.html; exec httpd -f -p 8080 -h /tmp/www",
+        "client": "until wget -qO- http://127.0.0.1:8080/ 2>/dev/null; do sleep 0.2; done; hostname;"
+        " cat /etc/resolv.conf; trap 'exit 0' TERM; while :; do sleep 0.1; done",
+    }
+    containers = {}
+    for name, script in scripts.items():
+        made = client.CreateContainer(
+            pod_sandbox_id=pod, config=container(name, image, script), sandbox_config=config
+        ).container_id
+        client.StartContainer(container_id=made)
+        containers[name] = made
+        show(f"container {made[:13]} ({name}) was started")
+
+    say("The containers share the pod's network: what the client printed")
+    show(wait_for_output(client, containers["client"]))
+
+    say("The lists")
+    for item in client.ListPodSandbox().items:
+        show(f"{item.id[:13]}  {cri.PodSandboxState.Name(item.state)}  {item.metadata.namespace}/{item.metadata.name}")
+    for listed in client.ListContainers().containers:
+        show(f"{listed.id[:13]}  {cri.ContainerState.Name(listed.state)}  {listed.metadata.name}  {listed.image.image}")
+
+    say("The client container, inspected")
+    status = client.ContainerStatus(container_id=containers["client"], verbose=True)
+    show(f"pid {json.loads(status.info['info'])['pid']}, user {status.status.user.linux.uid}")
+    show(status.status)
+
+    say("Stopped and removed")
+    for name, made in containers.items():
+        client.StopContainer(container_id=made, timeout=2)
+        ended = client.ContainerStatus(container_id=made).status
+        show(f"{name}: {ended.reason}, exit code {ended.exit_code}")
+    client.StopPodSandbox(pod_sandbox_id=pod)
+    client.RemovePodSandbox(pod_sandbox_id=pod)
+    left = [*client.ListPodSandbox().items, *client.ListContainers().containers]
+    show(f"left behind: {len(left)} objects")
+    if left:
+        raise SystemExit("something was left behind")
+
+
+def wait_for_output(client: Client, container_id: str) -> str:
+    """The container's log once it holds the search list, which is printed last."""
+    path = Path(client.ContainerStatus(container_id=container_id).status.log_path)
+    for _ in range(300):
+        text = path.read_text() if path.exists() else ""
+        if "demo.example" in text:
+            return "".join(json.loads(line)["log"] for line in text.splitlines())
+        time.sleep(0.1)
+    raise SystemExit(f"the client container printed only: {text!r}")
+
+
+def crictl(endpoint: str) -> None:
+    """The same node through the field's own tool, where it is installed."""
+    if (tool := shutil.which("crictl")) is None:
+        return
+    for arguments in (["version"], ["info"], ["images"]):
+        say(f"crictl {' '.join(arguments)}")
+        subprocess.run([tool, "--runtime-endpoint", endpoint, "--image-endpoint", endpoint, *arguments], check=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--engine", default="unix:///var/run/docker.sock")
+    parser.add_argument("--image", default="crishim.test/busybox:1")
+    chosen = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="crishim-demo-"))
+    try:
+        with served(chosen.engine, folder) as endpoint:
+            client = Client(endpoint)
+            wait_ready(client)
+            run(client, chosen.image, folder / "logs")
+            crictl(endpoint)
+            client.close()
+    except grpc.RpcError as error:
+        raise SystemExit(f"{error.code().name}: {error.details()}") from None
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
