@@ -5,6 +5,7 @@
 #   bootstrap.sh engine      a Docker Engine's programs (docker.io by apt where there is no dockerd)
 #   bootstrap.sh image       what the test image is made of
 #   bootstrap.sh packages    all else that the tests use; unpacked into .cache where installing would start a service
+#   bootstrap.sh foreign     what builds and runs the other architecture's programs (amd64, arm64): CI's, as it is big
 #
 # What is missing and cannot be had is said in one line; apt's and pip's own words go to .cache/bootstrap.log.
 set -euo pipefail
@@ -121,7 +122,28 @@ packages() {
     unpack docker-registry "a registry on loopback"
 }
 
+foreign() { # an assembler by apt, an emulator as .cache/bin/qemu-ARCH-static
+    local cpu package found
+    case $(uname -m) in
+        x86_64) cpu=aarch64 package=binutils-aarch64-linux-gnu ;;
+        aarch64) cpu=x86_64 package=binutils-x86-64-linux-gnu ;;
+        *) return 0 ;;
+    esac
+    ensure "$cpu-linux-gnu-as" "$package"
+    if have "qemu-$cpu-static" || [ -x ".cache/bin/qemu-$cpu-static" ]; then return 0; fi
+    unpack qemu-user-static "an emulator of $cpu"
+    found=.cache/packages/qemu-user-static/usr/bin/qemu-$cpu-static
+    if [ ! -e "$found" ]; then # since Debian 13 a link into the package qemu-user
+        unpack qemu-user "an emulator of $cpu"
+        found=.cache/packages/qemu-user/usr/bin/qemu-$cpu
+    fi
+    [ -x "$found" ] || die "the packages qemu-user-static and qemu-user bring no emulator of $cpu"
+    mkdir -p .cache/bin
+    cp -L "$found" ".cache/bin/qemu-$cpu-static"
+    rm -rf .cache/packages/qemu-user-static .cache/packages/qemu-user
+}
+
 case ${1:-} in
-    venv | engine | image | packages) for part in "$@"; do "$part"; done ;;
-    *) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    venv | engine | image | packages | foreign) for part in "$@"; do "$part"; done ;;
+    *) sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

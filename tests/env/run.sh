@@ -3,6 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH}
+export PATH=$PATH:$PWD/.cache/bin # programs that were unpacked instead of installed
 target=${1:-}
 python=.venv/bin/python
 
@@ -16,6 +17,7 @@ case $target in
     test | soak)
         need_root
         bootstrap packages engine venv
+        [ "${CI:-}" != true ] || bootstrap foreign
         [ "$target" = test ] || export CRISHIM_SOAK=1
         in_world "$python" -m pytest "${@:2}"
         ;;
