@@ -5,6 +5,7 @@
 #   bootstrap.sh engine      a Docker Engine's programs (docker.io by apt where there is no dockerd)
 #   bootstrap.sh image       what the test image is made of
 #   bootstrap.sh packages    all else that the tests use; unpacked into .cache where installing would start a service
+#   bootstrap.sh matrix      what the conformance tests and the engines of the matrix are made of
 #   bootstrap.sh foreign     what builds and runs the other architecture's programs (amd64, arm64): CI's, as it is big
 #
 # What is missing and cannot be had is said in one line; apt's and pip's own words go to .cache/bootstrap.log.
@@ -122,6 +123,13 @@ packages() {
     unpack docker-registry "a registry on loopback"
 }
 
+matrix() {
+    ensure openssl openssl
+    ensure ipcmk util-linux-extra # a spec of critest makes a shared memory segment with it
+    ensure patchelf patchelf
+    unpack nginx "the images of critest"
+}
+
 foreign() { # an assembler by apt, an emulator as .cache/bin/qemu-ARCH-static
     local cpu package found
     case $(uname -m) in
@@ -144,6 +152,6 @@ foreign() { # an assembler by apt, an emulator as .cache/bin/qemu-ARCH-static
 }
 
 case ${1:-} in
-    venv | engine | image | packages | foreign) for part in "$@"; do "$part"; done ;;
-    *) sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    venv | engine | image | packages | matrix | foreign) for part in "$@"; do "$part"; done ;;
+    *) sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

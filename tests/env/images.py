@@ -126,10 +126,17 @@ def make_image(config: Mapping[str, Any], *layers: Sequence[File]) -> Image:
 # ---------------------------------------------------------------- busybox
 
 
-def _libraries(program: Path) -> list[str]:
-    """The files that the dynamic loader opens for a program of this system, the loader included."""
+def libraries(program: Path) -> list[File]:
+    """What the dynamic loader opens for a program of this system, the loader included, and the folders of it all.
+
+    Raises RuntimeError when this system lacks one of its libraries.
+    """
     listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
-    return sorted(set(re.findall(r"(/\S+) \(0x", listed)))
+    if missing := re.findall(r"(\S+) => not found", listed):
+        raise RuntimeError(f"{program} needs {' '.join(missing)}, which is not on this system")
+    paths = sorted(set(re.findall(r"(/\S+) \(0x", listed)))
+    folders = sorted({part for path in paths for part in _parents(path)})
+    return [*map(folder, folders), *(File(path[1:], Path(path).read_bytes(), 0o755) for path in paths)]
 
 
 _ETC = {
@@ -152,9 +159,7 @@ def busybox() -> Image:
     files = [folder(name) for name in ("bin", "etc", "home", "root", "sbin", "usr", "usr/bin", "usr/sbin", "var")]
     files += [folder("tmp", 0o1777), folder("var/tmp", 0o1777), folder("var/www", uid=33, gid=33)]
     files.append(File("bin/busybox", program.read_bytes(), 0o755))
-    libraries = _libraries(program)
-    files += [folder(name) for name in sorted({part for lib in libraries for part in _parents(lib)})]
-    files += [File(lib[1:], Path(lib).read_bytes(), 0o755) for lib in libraries]
+    files += libraries(program)
     applets = subprocess.run([program, "--list-full"], capture_output=True, text=True, check=True).stdout.split()
     files += [symlink(name, "/bin/busybox") for name in sorted(applets) if name != "bin/busybox"]
     files += [File(name, text.encode()) for name, text in _ETC.items()]

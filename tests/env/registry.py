@@ -1,4 +1,5 @@
-"""Debian's docker-registry on loopback, in plain HTTP (engines accept that of 127.0.0.0/8), with or without password.
+"""Debian's docker-registry on loopback, in plain HTTP (engines accept that of 127.0.0.0/8) or with a certificate, with
+or without password.
 
 Rule for pushing: distribution-spec, "Pushing blobs" (POST then PUT) and "Pushing Manifests".
 """
@@ -6,14 +7,17 @@ Rule for pushing: distribution-spec, "Pushing blobs" (POST then PUT) and "Pushin
 from __future__ import annotations
 
 import base64
-import gzip
 import http.client
 import json
 import shutil
 import socket
+import ssl
+import struct
 import subprocess
 import time
 import urllib.parse
+import zlib
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -40,15 +44,30 @@ class RegistryError(Exception):
         self.status = status
 
 
+@dataclass(frozen=True)
+class Certificate:
+    """PEM files: a server's certificate and key, and the authority that signed it."""
+
+    authority: Path
+    certificate: Path
+    key: Path
+
+
 class Registry:
     """One registry.  A context manager: started on entry, gone with its data on exit."""
 
-    def __init__(self, folder: Path, *, password: bool = False) -> None:
-        """``folder``: made on start, removed on stop.  ``password``: nothing is answered without USERNAME's."""
+    def __init__(
+        self, folder: Path, *, password: bool = False, port: int = 0, certificate: Certificate | None = None
+    ) -> None:
+        """``folder``: made on start, removed on stop.  ``password``: nothing is answered without USERNAME's.
+
+        ``port``: 0 is a free one.  ``certificate``: HTTPS; it must be valid for 127.0.0.1, too.
+        """
         self.folder = folder
         self.username = USERNAME if password else ""
         self.password = PASSWORD if password else ""
-        self.port = _free_port()
+        self.port = port or _free_port()
+        self._certificate = certificate
         self._process: subprocess.Popen[bytes] | None = None
 
     def __repr__(self) -> str:
@@ -80,6 +99,9 @@ class Registry:
             "storage": {"filesystem": {"rootdirectory": str(self.folder / "data")}, "delete": {"enabled": True}},
             "http": {"addr": self.address},
         }
+        if self._certificate:
+            files = {"certificate": str(self._certificate.certificate), "key": str(self._certificate.key)}
+            settings["http"] = {"addr": self.address, "tls": files}
         if self.password:
             (self.folder / "htpasswd").write_text(HTPASSWD)
             settings["auth"] = {"htpasswd": {"realm": "crishim tests", "path": str(self.folder / "htpasswd")}}
@@ -121,7 +143,7 @@ class Registry:
         headers = {"Content-Type": content_type, "Accept": MANIFEST_TYPE}
         if self.password:
             headers["Authorization"] = basic_auth(self.username, self.password)
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = self._connection()
         try:
             connection.request(method, target, body, headers)
             answer = connection.getresponse()
@@ -132,20 +154,18 @@ class Registry:
             raise RegistryError(answer.status, words.decode(errors="replace").strip())
         return answer
 
+    def _connection(self) -> http.client.HTTPConnection:
+        if self._certificate is None:
+            return http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        trust = ssl.create_default_context(cafile=str(self._certificate.authority))
+        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=30, context=trust)
+
     def push(self, image: Image, name: str) -> str:
         """Store an image under ``name:tag``; returns the manifest's digest, as in ``name@sha256:...``."""
         repository, _, tag = name.rpartition(":")
-        layers = [gzip.compress(layer, mtime=0) for layer in image.layers]
-        for blob in (image.config_bytes, *layers):
+        for blob in (image.config_bytes, *map(_gzip, image.layers)):
             self._push_blob(repository, blob)
-        manifest = json.dumps(
-            {
-                "schemaVersion": 2,
-                "mediaType": MANIFEST_TYPE,
-                "config": _descriptor(_CONFIG_TYPE, image.config_bytes),
-                "layers": [_descriptor(_LAYER_TYPE, layer) for layer in layers],
-            }
-        ).encode()
+        manifest = make_manifest(image)
         self.request("PUT", f"/v2/{repository}/manifests/{tag}", manifest, MANIFEST_TYPE)
         return sha256(manifest)
 
@@ -159,6 +179,30 @@ class Registry:
 def basic_auth(username: str, password: str) -> str:
     """The value of an ``Authorization`` header."""
     return "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode()
+
+
+def make_manifest(image: Image) -> bytes:
+    """The manifest that ``push`` stores: the same bytes, and so the same digest, on every machine."""
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST_TYPE,
+        "config": _descriptor(_CONFIG_TYPE, image.config_bytes),
+        "layers": [_descriptor(_LAYER_TYPE, _gzip(layer)) for layer in image.layers],
+    }
+    return json.dumps(manifest).encode()
+
+
+def _gzip(data: bytes) -> bytes:
+    """The data in gzip's format, stored and not compressed: fast, and independent of the version of zlib.
+
+    Rules: RFC 1952 section 2.3 (member), RFC 1951 section 3.2.4 (stored blocks).
+    """
+    parts = [b"\x1f\x8b\x08\0\0\0\0\0\0\xff"]
+    for start in range(0, max(len(data), 1), 0xFFFF):
+        block = data[start : start + 0xFFFF]
+        last = start + len(block) == len(data)
+        parts += [struct.pack("<BHH", last, len(block), len(block) ^ 0xFFFF), block]
+    return b"".join([*parts, struct.pack("<II", zlib.crc32(data), len(data) & 0xFFFFFFFF)])
 
 
 def _descriptor(media_type: str, blob: bytes) -> dict[str, object]:
