@@ -1,0 +1,129 @@
+"""The one layer around every handler: parse, time, run, and turn a failure into a status of the wire.
+
+Inside, nobody knows a gRPC code; out of here, nothing goes that is not a response or a status. Cancellation passes
+through untouched: gRPC has told the caller already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+from google.protobuf.message import DecodeError, Message
+
+from crishim.aiokit import steps
+from crishim.errors import CRIError, InvalidArgument, Kind
+from crishim.rpc.status import CODES, wire_text
+
+log = logging.getLogger(__name__)
+
+Context = grpc.aio.ServicerContext[bytes, bytes]
+
+_EXPECTED = frozenset(
+    {Kind.INVALID_ARGUMENT, Kind.NOT_FOUND, Kind.ALREADY_EXISTS, Kind.FAILED_PRECONDITION, Kind.UNIMPLEMENTED}
+)
+"""Kinds that tell of the request rather than of trouble on the node: logged as information."""
+
+_IDS = {"pod_sandbox_id": "sandbox", "container_id": "container"}
+"""Fields of requests that name objects, and their names in the log."""
+
+
+class Failure(Exception):  # noqa: N818 - it is how the call came out, not an error of this module
+    """A call came to nothing: the status that the caller gets."""
+
+    def __init__(self, code: grpc.StatusCode, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = wire_text(text)
+
+
+class Outcome:
+    """Runs handlers. `sinks` are given each call's timed steps when it ends, whatever its outcome."""
+
+    def __init__(self, sinks: Sequence[steps.Sink] = ()) -> None:
+        self._sinks = (log_steps, *sinks)
+
+    def _sink(self, call: steps.Call) -> None:
+        for sink in self._sinks:
+            sink(call)
+
+    def unary(
+        self, name: str, request_class: type[Message], handler: Callable[[Any], Awaitable[Message | bytes]]
+    ) -> Callable[[bytes, Context], Awaitable[bytes]]:
+        """The method `name` with one response, from its handler."""
+
+        async def method(wire: bytes, context: Context) -> bytes:
+            try:
+                with self._watch(name) as seen:
+                    seen.append(request := _parse(request_class, wire))
+                    answer = await handler(request)
+                    return answer if isinstance(answer, bytes) else answer.SerializeToString()
+            except Failure as failure:
+                await context.abort(failure.code, failure.text)
+                raise  # not reached: abort raises, and gRPC knows what
+
+        return method
+
+    @contextmanager
+    def _watch(self, name: str) -> Iterator[list[Message]]:
+        """Time the block and turn what it raises into a `Failure`. It puts its request into the list, for the log."""
+        seen: list[Message] = []
+        with steps.call(name, self._sink) as call:
+            try:
+                yield seen
+            except asyncio.CancelledError:
+                call.outcome = Kind.CANCELLED.value
+                raise
+            except CRIError as error:
+                call.outcome = error.kind.value
+                level = logging.INFO if error.kind in _EXPECTED else logging.WARNING
+                ids = ids_of(*seen) | {k: v for k, v in error.ids.items() if v}
+                log.log(level, "%s: %s: %s", name, error.kind.value, error, extra={"ids": ids})
+                raise Failure(CODES[error.kind], str(error)) from error
+            except Exception as error:
+                call.outcome = Kind.INTERNAL.value
+                log.exception("%s failed unexpectedly", name, extra={"ids": ids_of(*seen)})
+                text = f"internal error in {name}: {type(error).__name__}; the log has the details"
+                raise Failure(grpc.StatusCode.INTERNAL, text) from error
+
+
+def _parse(request_class: type[Message], wire: bytes) -> Message:
+    try:
+        return request_class.FromString(wire)
+    except DecodeError as error:
+        raise InvalidArgument(f"not a {request_class.DESCRIPTOR.full_name}: {error}") from error
+
+
+def ids_of(*requests: Message) -> dict[str, str]:
+    """The objects that requests name, for the log: ids, and the pod for one that has none yet."""
+    ids: dict[str, str] = {}
+    for request in requests:
+        for field, name in _IDS.items():
+            if value := getattr(request, field, ""):
+                ids[name] = value
+        if (config := getattr(request, "config", None)) is not None and config.HasField("metadata"):
+            metadata = config.metadata
+            namespace = getattr(metadata, "namespace", "")
+            ids["pod" if namespace else "name"] = f"{namespace}/{metadata.name}" if namespace else metadata.name
+    return ids
+
+
+def log_steps(call: steps.Call) -> None:
+    """One line for people who look at where the time goes; nothing unless the level is DEBUG."""
+    if log.isEnabledFor(logging.DEBUG):
+        parts = ", ".join(
+            f"{'*' if step.engine else ''}{step.name} {((step.end or call.end) - step.start) / 1e6:.1f}"
+            for step in call.steps
+        )
+        log.debug(
+            "%s %s in %.1f ms, own %.1f (%s)",
+            call.verb,
+            call.outcome or "OK",
+            (call.end - call.start) / 1e6,
+            call.own_ns() / 1e6,
+            parts or "no steps",
+        )

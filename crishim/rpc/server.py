@@ -1,0 +1,93 @@
+"""The gRPC server: both services on one unix socket, methods built from the descriptor and the table."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+
+import grpc
+from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+
+from crishim.aiokit.steps import Sink
+from crishim.cri.v1 import runtime_pb2 as pb
+from crishim.errors import Unimplemented
+from crishim.rpc.outcome import Context, Outcome
+from crishim.rpc.served import Served
+from crishim.rpc.table import TABLE, Answer, Handler
+from crishim.rpc.unix_socket import ServerSocket
+
+log = logging.getLogger(__name__)
+
+MESSAGE_LIMIT = 16 << 20
+"""Bytes of a message, both ways: what kubelets use; the library's own limit for receiving is 4 MiB."""
+
+_OPTIONS = (
+    ("grpc.max_receive_message_length", MESSAGE_LIMIT),
+    ("grpc.max_send_message_length", MESSAGE_LIMIT),
+    ("grpc.so_reuseport", 0),
+)
+
+Method = Callable[[bytes, Context], Awaitable[bytes]]
+
+
+class Server:
+    """Serves one runtime on one socket."""
+
+    def __init__(
+        self,
+        served: Served,
+        *,
+        sinks: Sequence[Sink] = (),
+        table: Mapping[str, tuple[str, Handler | None]] = TABLE,
+    ) -> None:
+        """`sinks` get each call's timed steps; `table` is what to serve, for tests."""
+        self._served = served
+        self._outcome = Outcome(sinks)
+        self._server = grpc.aio.server(options=_OPTIONS)
+        self._server.add_generic_rpc_handlers(
+            tuple(
+                grpc.method_handlers_generic_handler(
+                    service.full_name, {m.name: self._method_handler(m, table[m.name][1]) for m in service.methods}
+                )
+                for service in pb.DESCRIPTOR.services_by_name.values()
+            )
+        )
+
+    def _method_handler(self, method: MethodDescriptor, handler: Handler | None) -> grpc.RpcMethodHandler[bytes, bytes]:
+        """Requests arrive as bytes and responses leave as bytes: the outcome layer parses and encodes."""
+        answer = self._outcome.unary(method.name, GetMessageClass(method.input_type), self._bind(method.name, handler))
+        if method.server_streaming:
+            return grpc.unary_stream_rpc_method_handler(_stream_of_one(answer))
+        return grpc.unary_unary_rpc_method_handler(answer)
+
+    def _bind(self, name: str, handler: Handler | None) -> Callable[[Message], Awaitable[Answer]]:
+        if handler is None:
+            return _unimplemented(name)
+        served, carry_out = self._served, handler
+        return lambda request: carry_out(served, request)
+
+    async def start(self, socket: ServerSocket) -> None:
+        """Listen and serve. The socket must be held."""
+        with socket.binding():
+            self._server.add_insecure_port(f"unix:{socket.path}")
+        await self._server.start()
+
+    async def stop(self, limit: float) -> None:
+        """Accept no more calls, wait up to `limit` seconds for those under way, then cancel them and wait for them."""
+        await self._server.stop(limit)
+
+
+def _unimplemented(name: str) -> Callable[[Message], Awaitable[Answer]]:
+    async def refuse(request: Message) -> Answer:
+        raise Unimplemented(f"{name} is not implemented")
+
+    return refuse
+
+
+def _stream_of_one(method: Method) -> Callable[[bytes, Context], AsyncIterator[bytes]]:
+    async def stream(wire: bytes, context: Context) -> AsyncIterator[bytes]:
+        yield await method(wire, context)
+
+    return stream

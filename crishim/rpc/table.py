@@ -1,0 +1,75 @@
+"""All RPCs of CRI v1: name → service and handler. A handler decodes, calls one verb, and encodes.
+
+A handler of None stands for an RPC that this version does not carry out: it answers UNIMPLEMENTED with its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from google.protobuf.message import Message
+
+from crishim.cri.v1 import runtime_pb2 as pb
+from crishim.rpc import containers, images, node, sandboxes
+from crishim.rpc.served import Served
+
+Answer = Message | bytes
+"""A response, or its ready bytes."""
+Handler = Callable[[Served, Any], Awaitable[Answer]]
+"""Takes the request that the descriptor names for the RPC."""
+
+RUNTIME = pb.DESCRIPTOR.services_by_name["RuntimeService"].full_name
+IMAGES = pb.DESCRIPTOR.services_by_name["ImageService"].full_name
+
+TABLE: Mapping[str, tuple[str, Handler | None]] = {
+    # the node
+    "Version": (RUNTIME, node.version),
+    "Status": (RUNTIME, node.status),
+    "RuntimeConfig": (RUNTIME, node.runtime_config),
+    "UpdateRuntimeConfig": (RUNTIME, node.update_runtime_config),
+    # pod sandboxes
+    "RunPodSandbox": (RUNTIME, sandboxes.run),
+    "StopPodSandbox": (RUNTIME, sandboxes.stop),
+    "RemovePodSandbox": (RUNTIME, sandboxes.remove),
+    "PodSandboxStatus": (RUNTIME, sandboxes.status),
+    "ListPodSandbox": (RUNTIME, sandboxes.list_all),
+    "StreamPodSandboxes": (RUNTIME, None),
+    "UpdatePodSandboxResources": (RUNTIME, sandboxes.update_resources),
+    "PortForward": (RUNTIME, None),
+    # containers
+    "CreateContainer": (RUNTIME, containers.create),
+    "StartContainer": (RUNTIME, containers.start),
+    "StopContainer": (RUNTIME, containers.stop),
+    "RemoveContainer": (RUNTIME, containers.remove),
+    "ListContainers": (RUNTIME, containers.list_all),
+    "StreamContainers": (RUNTIME, None),
+    "ContainerStatus": (RUNTIME, containers.status),
+    "UpdateContainerResources": (RUNTIME, containers.update_resources),
+    "ReopenContainerLog": (RUNTIME, None),
+    "ExecSync": (RUNTIME, None),
+    "Exec": (RUNTIME, None),
+    "Attach": (RUNTIME, None),
+    # statistics, metrics, events
+    "ContainerStats": (RUNTIME, None),
+    "ListContainerStats": (RUNTIME, None),
+    "StreamContainerStats": (RUNTIME, None),
+    "PodSandboxStats": (RUNTIME, None),
+    "ListPodSandboxStats": (RUNTIME, None),
+    "StreamPodSandboxStats": (RUNTIME, None),
+    "ListMetricDescriptors": (RUNTIME, None),
+    "ListPodSandboxMetrics": (RUNTIME, None),
+    "StreamPodSandboxMetrics": (RUNTIME, None),
+    "GetContainerEvents": (RUNTIME, None),
+    # checkpoint and restore of processes
+    "CheckpointContainer": (RUNTIME, None),
+    "CheckpointPod": (RUNTIME, None),
+    "RestorePod": (RUNTIME, None),
+    # images
+    "ListImages": (IMAGES, images.list_all),
+    "StreamImages": (IMAGES, None),
+    "ImageStatus": (IMAGES, images.status),
+    "PullImage": (IMAGES, images.pull),
+    "RemoveImage": (IMAGES, images.remove),
+    "ImageFsInfo": (IMAGES, images.fs_info),
+}
