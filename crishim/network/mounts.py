@@ -101,8 +101,18 @@ def mounts_reach_host(path: str) -> bool:
 
     Where process 1 is not the host's (a PID namespace of our own) the answer is about that process.  Raises OSError.
     """
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-        ours = parse_mountinfo(file.read())
     with open("/proc/1/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         host = parse_mountinfo(file.read())
-    return reaches(ours, host, mount_id(path))
+    return reaches(own_mounts(), host, mount_id(path))
+
+
+def is_shared(path: str) -> bool:
+    """Say whether the mount that `path` lies in shows its mounts to others.  Raises OSError."""
+    wanted = mount_id(path)
+    return any(entry.mount_id == wanted and entry.shared != 0 for entry in own_mounts())
+
+
+def own_mounts() -> list[MountEntry]:
+    """Return the mounts of our own mount namespace.  Raises OSError."""
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        return parse_mountinfo(file.read())

@@ -47,18 +47,20 @@ def pin_path(directory: str, sandbox_id: str) -> str:
 def make_shared(directory: str) -> None:
     """Make `directory` a folder in which pins are seen by the host and by containers that mount it; idempotent.
 
-    As `ip netns` does: the folder becomes a shared mount, if need be by binding it on itself.  Raises NetnsError, also
-    when we live in a mount namespace whose mounts do not reach the host's.
+    Where it lies on a shared mount (/run under systemd) nothing is mounted.  Elsewhere it becomes one, as `ip netns`
+    does it, by being bound on itself.  (Doing that on a shared mount, too, would show every pin twice.)  Raises
+    NetnsError, also when we live in a mount namespace whose mounts do not reach the host's.
     """
     try:
         os.makedirs(directory, 0o755, exist_ok=True)
-        try:
-            mounts.mount("none", directory, mounts.MS_SHARED | mounts.MS_REC)
-        except OSError as error:
-            if error.errno != errno.EINVAL:  # EINVAL: not a mount point yet
-                raise
-            mounts.mount(directory, directory, mounts.MS_BIND | mounts.MS_REC)
-            mounts.mount("none", directory, mounts.MS_SHARED | mounts.MS_REC)
+        if not mounts.is_shared(directory):
+            try:
+                mounts.mount("none", directory, mounts.MS_SHARED | mounts.MS_REC)
+            except OSError as error:
+                if error.errno != errno.EINVAL:  # EINVAL: not a mount point yet
+                    raise
+                mounts.mount(directory, directory, mounts.MS_BIND | mounts.MS_REC)
+                mounts.mount("none", directory, mounts.MS_SHARED | mounts.MS_REC)
         reached = mounts.mounts_reach_host(directory)
     except OSError as error:
         raise NetnsError(f"network namespaces cannot be pinned in {directory}: {error}", path=directory) from error

@@ -149,13 +149,29 @@ async def test_neither_threads_nor_descriptors_stay(pinned: str):
     assert len(os.listdir("/proc/self/fd")) == descriptors
 
 
-def test_make_shared_is_idempotent(pin_dir: str):
-    before = mounts.mount_id(pin_dir)
-    netns.make_shared(pin_dir)
-    assert mounts.mount_id(pin_dir) == before
-    with open("/proc/self/mountinfo", encoding="utf-8") as file:
-        entry = next(entry for entry in mounts.parse_mountinfo(file.read()) if entry.mount_id == before)
-    assert entry.shared
+@pytest.mark.parametrize("around", ["private", "shared"])
+def test_make_shared_mounts_once_where_it_must(tmp_path: Path, around: str):
+    """In a mount namespace of its own, so that the folder can lie on a mount of either kind."""
+    script = f"""
+from crishim.network import mounts, netns
+folder = {str(tmp_path)!r} + "/netns"
+counts = []
+for _ in range(2):
+    try:
+        netns.make_shared(folder)
+    except Exception as error:
+        assert "do not reach" in str(error), error
+    assert mounts.is_shared(folder)
+    counts.append(len(mounts.own_mounts()))
+print(mounts.mount_id(folder) != mounts.mount_id(folder + "/.."), counts[1] - counts[0])
+"""
+    command = ["unshare", "--mount", f"--propagation={around}", sys.executable, "-c", script]
+    run = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert run.stdout == f"{around == 'private'} 0\n"
+
+
+def test_the_folder_of_the_pins_is_shared(pin_dir: str):
+    assert mounts.is_shared(pin_dir)
     assert mounts.mounts_reach_host(pin_dir)
 
 
