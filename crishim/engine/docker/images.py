@@ -85,6 +85,11 @@ async def _refuse_in_use(docker: Docker, image_id: str, limit: float) -> None:
     if users:
         shown = ", ".join(user[:12] for user in users[:3]) + (", …" if len(users) > 3 else "")
         raise EngineConflict(f"image {image_id} is used by {len(users)} container(s): {shown}", image=image_id)
+    # An image built here on this one: the engine would refuse only when the names are gone, digests for good.
+    async with guard("list of images", limit, image=image_id):
+        built = [row["Id"] for row in await docker.images.list(all=1) if row.get("ParentId") == image_id]
+    if built:
+        raise EngineConflict(f"image {image_id} has dependent images: {built[0]}", image=image_id)
 
 
 async def _give_back(docker: Docker, image: EngineImage, removed: list[str], limit: float) -> None:
