@@ -1,0 +1,25 @@
+"""The checkpoint contract, on every store that comes with crishim."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from crishim.testing.checkpoint_contract import CHECKS, DURABLE_CHECKS, Check, Place
+
+DURABLE = {"sqlite": "crishim.checkpoint.sqlite:SqliteStore", "file": "crishim.checkpoint.file:FileStore"}
+MEMORY = "crishim.checkpoint.memory:MemoryStore"
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+async def test_memory(check: Check, tmp_path: Path) -> None:
+    await check(Place(factory=MEMORY, state_dir=tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("check", CHECKS + DURABLE_CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("store", DURABLE)
+async def test_durable(store: str, check: Check, tmp_path: Path) -> None:
+    await check(Place(factory=DURABLE[store], state_dir=tmp_path))
