@@ -43,14 +43,15 @@ class TestEngine:
         """``folder``: made on start, removed on stop; where overlay2 works; a short path, for the sockets in it.
 
         ``binaries``: a folder with dockerd, containerd, the shim, runc and docker-init of another engine than the
-        system's.  ``config``: more keys for daemon.json.  ``flags``: more flags for dockerd.
+        system's, and perhaps a daemon.json of keys that belong to it.  ``config``: more keys for daemon.json.
+        ``flags``: more flags for dockerd.
         """
         self.folder = folder
         self.socket = folder / "docker.sock"
         self.log = folder / "dockerd.log"
         self.api = EngineApi(self.socket)
         self._path = f"{binaries}:{_search_path()}" if binaries else _search_path()
-        self._config = dict(config or {})
+        self._config = _own_config(binaries) | dict(config or {})
         self._flags = list(flags)
         self._process: subprocess.Popen[bytes] | None = None
         self._cgroups = self._cgroup_parents()
@@ -231,6 +232,12 @@ class TestEngine:
         """The cgroups that dockerd makes for containers that name none, as far as they do not exist yet."""
         points = [Path(point) for point, fstype, *_ in linux.mounts() if fstype in {"cgroup", "cgroup2"}]
         return [point / "docker" for point in points if not (point / "docker").exists()]
+
+
+def _own_config(binaries: Path | None) -> dict[str, Any]:
+    """The keys for daemon.json that lie beside an engine's programs."""
+    file = binaries / "daemon.json" if binaries else None
+    return dict(json.loads(file.read_text())) if file and file.exists() else {}
 
 
 def _search_path() -> str:

@@ -21,6 +21,11 @@ case $target in
         [ "$target" = test ] || export CRISHIM_SOAK=1
         in_world "$python" -m pytest "${@:2}"
         ;;
+    matrix)
+        need_root
+        bootstrap packages engine matrix venv
+        exec "$python" -m tests.conformance.matrix "${@:2}"
+        ;;
     demo)
         need_root
         bootstrap venv image

@@ -1,0 +1,79 @@
+"""One run of critest for a whole session, and the lines about it in pytest's report."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conformance import critest, results, server, tools, verdict, world
+from tests.conformance.verdict import Judged
+from tests.env.cache import ROOT
+from tests.env.engine import TestEngine
+
+JUDGE = "test_critest.py"
+SEED = int(os.environ.get("CRISHIM_CRITEST_SEED") or critest.fresh_seed())
+_not_run = pytest.StashKey[str]()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """critest takes minutes: it runs when it is named (``pytest tests/conformance``, ``make matrix``)."""
+    if collection_path.name == JUDGE and not any("conformance" in str(name) for name in config.invocation_params.args):
+        return True
+    return None
+
+
+def pytest_report_header() -> str:
+    """The seed, with which the order of a run can be had again."""
+    return f"critest seed: {SEED} (CRISHIM_CRITEST_SEED)"
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test for each spec of the critest that is built; none where it is not."""
+    if "spec_name" in metafunc.fixturenames:
+        try:
+            names = critest.spec_names()
+        except tools.ToolsMissingError as error:
+            metafunc.config.stash[_not_run] = str(error)
+            names = []
+        metafunc.parametrize("spec_name", names)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say so when there was no critest."""
+    if reason := config.stash.get(_not_run, None):
+        terminalreporter.section("critest")
+        terminalreporter.line(f"conformance: not run ({reason})")
+
+
+@pytest.fixture(scope="session")
+def judged(engine: TestEngine, world_folder: Path) -> Judged:
+    """critest's run against crishim on the shared engine, in a world in which nothing else happens meanwhile."""
+    try:
+        tools.critest_path()
+    except tools.ToolsMissingError as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"conformance: not run ({error})", pytrace=False)
+        pytest.skip(f"conformance: not run ({error})")
+    place = world_folder / "tmp" / "judged"
+    identity = results.identify(engine.api)
+    began = time.monotonic()
+    with world.registries(place / "world"), server.serve(engine.url, place / "crishim") as endpoint:
+        specs = critest.run(endpoint, SEED, place / "critest")
+    seconds = round(time.monotonic() - began, 1)
+    results.save(results.Result(identity, tools.version(), _commit(), SEED, seconds, specs))
+    return Judged(identity, {spec.name: spec for spec in specs}, verdict.load())
+
+
+def _commit() -> str:
+    """The checkout's commit, ``+`` behind it when files differ from it; ``unknown`` outside of a repository."""
+    try:
+        git = ["git", "-c", f"safe.directory={ROOT}", "-C", str(ROOT)]
+        head = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True)
+        status = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return head.stdout.strip() + ("+" if status.stdout.strip() else "")

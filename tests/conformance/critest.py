@@ -1,0 +1,123 @@
+"""Running critest and reading its report.
+
+A run is one pass over the validation specs and one over the benchmark specs (with small counts: here they are judged,
+not measured), both in an order that the seed decides.  Rule for the report: ginkgo's types.Report as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.conformance.tools import critest_path
+
+VALIDATION_SPECS = 137
+BENCHMARK_SPECS = 5
+LIMIT = 1500
+"""Seconds for a pass; critest then ends the spec under way as failed, and the rest as skipped."""
+_COUNTS = "containersNumber: 3\npodsNumber: 3\nimagesNumber: 2\n"
+"""The benchmarks' counts; without them they skip."""
+
+
+class CritestError(Exception):
+    """critest did not judge: it reported no specs, or ended before them.  The message ends on its last words."""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What became of a spec."""
+
+    name: str
+    """All its texts, as ginkgo prints them."""
+    state: str
+    """``passed``, ``failed`` or ``skipped``."""
+    seconds: float
+    message: str
+    """Why it failed or skipped; empty for a passed one."""
+
+
+def fresh_seed() -> int:
+    """A seed for one run's order of specs."""
+    return random.SystemRandom().randrange(1, 2**31)
+
+
+def spec_names() -> list[str]:
+    """All specs of the critest that is built, in no order.  Raises ToolsMissingError, CritestError."""
+    with tempfile.TemporaryDirectory() as place:
+        report = Path(place, "report.json")
+        command = [str(critest_path()), "--ginkgo.dry-run", f"--ginkgo.json-report={report}"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=place)
+        try:
+            return sorted(spec.name for spec in _specs(json.loads(report.read_text())))
+        except (OSError, ValueError, KeyError):
+            raise CritestError(f"critest names no specs: {(done.stdout + done.stderr)[-500:]}") from None
+
+
+def run(endpoint: str, seed: int, place: Path, flags: Sequence[str] = ()) -> list[Spec]:
+    """Judge the server at ``endpoint`` (``unix://``) by all specs.
+
+    ``place``: a folder for reports (``*.json``) and critest's words (``*.log``).  ``flags``: more flags for critest.
+    Raises ToolsMissingError, CritestError.
+    """
+    place.mkdir(parents=True, exist_ok=True)
+    counts = place / "counts.yaml"
+    counts.write_text(_COUNTS)
+    validated = _pass(endpoint, seed, place / "validation", flags)
+    extra = ["-benchmark", f"-benchmarking-params-file={counts}", *flags]
+    return [*validated, *_pass(endpoint, seed, place / "benchmark", extra)]
+
+
+def _pass(endpoint: str, seed: int, stem: Path, flags: Sequence[str]) -> list[Spec]:
+    """One run of the program; the specs that it was asked to run."""
+    report, log = stem.with_suffix(".json"), stem.with_suffix(".log")
+    command = [
+        str(critest_path()),
+        f"-runtime-endpoint={endpoint}",
+        f"-image-endpoint={endpoint}",
+        f"--ginkgo.seed={seed}",
+        f"--ginkgo.timeout={LIMIT}s",
+        f"--ginkgo.json-report={report}",
+        "--ginkgo.no-color",
+        *flags,
+    ]
+    with log.open("wb") as words:
+        subprocess.run(command, stdin=subprocess.DEVNULL, stdout=words, stderr=words, cwd=stem.parent, check=False)
+    try:
+        return read_report(json.loads(report.read_text()), benchmark="-benchmark" in flags)
+    except (OSError, ValueError, KeyError) as error:
+        last = " | ".join(log.read_text(errors="replace").splitlines()[-5:])
+        raise CritestError(f"critest gave no report ({error}): {last}") from None
+
+
+def read_report(report: Any, *, benchmark: bool) -> list[Spec]:
+    """The benchmark specs of a report, or all others.  Raises CritestError when the suite's own set-up failed."""
+    for suite in report:
+        for node in suite["SpecReports"] or ():
+            if node["LeafNodeType"] != "It" and node["State"] not in {"passed", "skipped"}:
+                raise CritestError(f"{node['LeafNodeType']} {node['State']}: {_message(node)}")
+    return [spec for spec in _specs(report) if ("benchmark" in spec.name) == benchmark]
+
+
+def _specs(report: Any) -> list[Spec]:
+    return [_spec(node) for suite in report for node in suite["SpecReports"] or () if node["LeafNodeType"] == "It"]
+
+
+def _spec(node: Mapping[str, Any]) -> Spec:
+    name = " ".join(filter(None, [*(node["ContainerHierarchyTexts"] or ()), node["LeafNodeText"]]))
+    state = node["State"] if node["State"] in {"passed", "skipped"} else "failed"  # also panicked, timedout, pending
+    return Spec(name, state, node["RunTime"] / 1e9, "" if state == "passed" else _message(node))
+
+
+def _message(node: Mapping[str, Any]) -> str:
+    """Why, and where in the specs' sources."""
+    failure = node.get("Failure") or {}
+    words = failure.get("Message") or failure.get("ForwardedPanic") or node["State"]
+    location = failure.get("Location") or {}
+    where = f" ({Path(location['FileName']).name}:{location['LineNumber']})" if location.get("FileName") else ""
+    return " ".join(str(words).split())[:600] + where

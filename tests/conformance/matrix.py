@@ -1,0 +1,118 @@
+"""``make matrix``: contract checks, crictl and critest on each engine, in a pytest session and a world of its own.
+
+``python -m tests.conformance.matrix [--engine KEY ...] [-- PYTEST-ARGUMENT ...]``, as root, outside a test world: tools
+and engines are made ready first, which may download.  Goes on after a session that failed; ends on one line with the
+sums.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.conformance import cache, debian, engines, tools
+from tests.conformance.engines import MATRIX, MatrixEngine
+from tests.env.cache import ROOT
+
+JUDGES = ("tests/contract/test_engine.py", "tests/integration/crictl", "tests/conformance")
+"""What decides on an engine; those that do not exist are said to be missing and count as failed."""
+LIMIT = 1500
+"""Seconds for one engine's session."""
+KINDS = ("passed", "failed", "skipped", "xfailed")
+
+
+@dataclass
+class Outcome:
+    """What became of an engine's session."""
+
+    key: str
+    counts: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+    fault: str = ""
+    """Why the session did not run to its end; empty when it did."""
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing failed and all was run."""
+        return not self.fault and not self.counts["failed"]
+
+    def __str__(self) -> str:
+        words = ", ".join(f"{self.counts[kind]} {kind}" for kind in KINDS)
+        return f"engine {self.key}: {words} in {self.seconds:.0f} s" + (f"; {self.fault}" if self.fault else "")
+
+
+def judge(engine: MatrixEngine, arguments: Sequence[str] = ()) -> Outcome:
+    """Run an engine's session.  ``arguments``: more of them for pytest."""
+    outcome = Outcome(engine.key)
+    try:
+        engines.make_ready(engine)
+    except debian.DebianError as error:
+        outcome.fault = f"not run: {error}"
+        outcome.counts["failed"] += 1
+        return outcome
+    report = cache.folder("results", f"{engine.key}.xml")
+    report.parent.mkdir(parents=True, exist_ok=True)
+    report.unlink(missing_ok=True)
+    environment = os.environ | ({"CRISHIM_TEST_ENGINE": str(engine.folder)} if engine.folder else {})
+    command = [sys.executable, "-m", "pytest", f"--junitxml={report}", *JUDGES, *arguments]
+    began = time.monotonic()
+    try:
+        status = subprocess.run(command, cwd=ROOT, env=environment, check=False, timeout=LIMIT).returncode
+    except subprocess.TimeoutExpired:
+        outcome.fault, status = f"ended after {LIMIT} s", 1
+    outcome.seconds = time.monotonic() - began
+    outcome.counts = count(report) if report.exists() else Counter()
+    if status != 0 and not outcome.counts["failed"]:
+        outcome.counts["failed"] += 1
+        outcome.fault = outcome.fault or f"pytest ended with status {status}"
+    return outcome
+
+
+def count(report: Path) -> Counter[str]:
+    """The sums of a JUnit report of pytest's: an error of a fixture counts as failed."""
+    counts: Counter[str] = Counter()
+    for case in ElementTree.parse(report).iter("testcase"):
+        skipped = case.find("skipped")
+        if case.find("failure") is not None or case.find("error") is not None:
+            counts["failed"] += 1
+        elif skipped is not None:
+            counts["xfailed" if skipped.get("type") == "pytest.xfail" else "skipped"] += 1
+        else:
+            counts["passed"] += 1
+    return counts
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Entry point.  Exit status: 0 when every session ran and nothing failed in it."""
+    keys = [engine.key for engine in MATRIX]
+    parser = argparse.ArgumentParser(prog="python -m tests.conformance.matrix", description=__doc__)
+    parser.add_argument("--engine", action="append", choices=keys, help="only this one (may be repeated)")
+    parser.add_argument("pytest", nargs="*", help="more arguments for pytest")
+    chosen = parser.parse_args(arguments)
+    not_run = ""
+    try:
+        tools.make_ready()
+    except tools.ToolsMissingError as error:
+        not_run = f"conformance: not run ({error})"
+    outcomes = []
+    for engine in MATRIX:
+        if chosen.engine is None or engine.key in chosen.engine:
+            print(f"== engine {engine.key}", flush=True)
+            outcomes.append(judge(engine, chosen.pytest))
+    total = sum((outcome.counts for outcome in outcomes), Counter())
+    print("\n".join(["", *map(str, outcomes), *filter(None, [not_run])]))
+    print(", ".join(f"{total[kind]} {kind}" for kind in KINDS))
+    good = all(outcome.good for outcome in outcomes) and not (not_run and os.environ.get("CI") == "true")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,105 @@
+"""docs/conformance.md: how many of critest's specs pass, beside what other runtimes reach.
+
+``python -m tests.conformance.page`` takes the results that the last runs left in the cache into
+``docs/conformance.json`` (an engine without one there keeps its former) and writes the page; a test compares the two.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.conformance import results, verdict
+from tests.conformance.results import Result
+from tests.conformance.verdict import Expected
+from tests.env.cache import ROOT
+
+DATA = ROOT / "docs" / "conformance.json"
+PAGE = ROOT / "docs" / "conformance.md"
+
+HEAD = """\
+<!-- Made by `python -m tests.conformance.page` from docs/conformance.json and expected.toml; do not edit. -->
+# Conformance
+
+Kubernetes judges container runtimes by [critest](https://github.com/kubernetes-sigs/cri-tools): {critest} has 142
+specs, 137 that validate and 5 that benchmark. `make matrix` runs it against crishim on several generations of Docker
+Engine, in a random order, without retries and without a network. A spec that critest skips because of what the server
+answers is counted as skipped here and needs a reason just as a failed one does; what is neither passed nor listed with
+a reason in `tests/conformance/expected.toml` fails the build, and so does a listed spec that passes.
+
+## crishim
+
+| engine | API | passed | failed | skipped | of | commit | seed |
+| --- | --- | --- | --- | --- | --- | --- | --- |
+"""
+
+RIVALS = """\
+
+## Others, on the same machine
+
+The 137 validation specs only.
+
+| | passed | failed | skipped |
+| --- | --- | --- | --- |
+| containerd 2.4.2, with `-nri-socket` | 125 | 0 | 12 |
+| containerd 2.4.2 | 114 | 0 | 23 |
+| cri-dockerd 0.4.3 on Docker 20.10 and 26.1 | 82 | 19 | 36 |
+| cri-dockerd 0.4.3 on Docker 28.5 | 81 | 20 | 36 |
+"""
+
+
+def page(found: Sequence[Result], expected: Expected) -> str:
+    """The whole page in Markdown."""
+    versions = sorted({result.critest for result in found})
+    parts = [HEAD.format(critest=f"version {', '.join(versions)}" if versions else "it")]
+    for result in found:
+        states = " | ".join(str(len(result.of_state(state))) for state in ("passed", "failed", "skipped"))
+        engine = (
+            f"Docker {result.engine.version}{', containerd image store' * result.engine.key.endswith('-containerd')}"
+        )
+        parts.append(
+            f"| {engine} | {result.engine.api_version} | {states} | {len(result.specs)} "
+            f"| `{result.crishim}` | {result.seed} |\n"
+        )
+    parts.append(RIVALS)
+    parts.append("\n## What does not pass, and why\n")
+    parts += _reasons(found, expected)
+    return "".join(parts)
+
+
+def _reasons(found: Sequence[Result], expected: Expected) -> list[str]:
+    """A paragraph for each reason, with its specs and the engines on which they do not pass."""
+    by_reason: dict[str, dict[str, list[str]]] = {}
+    for result in found:
+        for spec in (*result.of_state("failed"), *result.of_state("skipped")):
+            reason = expected.reason(result.engine.key, spec.name) or "Not explained yet"
+            by_reason.setdefault(reason, {}).setdefault(spec.name, []).append(result.engine.key)
+    parts = [] if by_reason else ["\nNothing.\n"]
+    everywhere = [result.engine.key for result in found]
+    for reason, specs in sorted(by_reason.items()):
+        parts.append(f"\n### {reason[0].upper()}{reason[1:]}\n\n")
+        for name, engines in sorted(specs.items()):
+            where = "" if engines == everywhere else f" (engine {', '.join(engines)})"
+            parts.append(f"- {name.removeprefix('[k8s.io] ')}{where}\n")
+    return parts
+
+
+def load_data(file: Path = DATA) -> list[Result]:
+    """The committed results."""
+    return [results.decode(entry) for entry in json.loads(file.read_text())] if file.exists() else []
+
+
+def main() -> int:
+    """Write both files."""
+    known = {result.engine.key: result for result in load_data()}
+    known |= {result.engine.key: result for result in results.load_all()}
+    found = [known[key] for key in sorted(known)]
+    DATA.write_text(json.dumps([results.encode(result) for result in found], indent=1) + "\n")
+    PAGE.write_text(page(found, verdict.load()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
