@@ -57,6 +57,10 @@ def served(engine: str, folder: Path) -> Iterator[str]:
     command = [sys.executable, "-m", "crishim", "serve", *(str(x) for pair in arguments.items() for x in pair)]
     server = subprocess.Popen(command)
     try:
+        while not (folder / "crishim.sock").exists():
+            if server.poll() is not None:
+                raise SystemExit(f"crishim ended right after its start with exit status {server.returncode}")
+            time.sleep(0.01)
         yield endpoint
     finally:
         server.send_signal(signal.SIGTERM)

@@ -1,0 +1,45 @@
+"""Figures and what they are measured on."""
+
+from __future__ import annotations
+
+import platform
+import statistics
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One measured thing: a name, its samples' summary, the unit, and what is demanded (0: nothing)."""
+
+    name: str
+    median: float
+    p90: float
+    unit: str
+    samples: int
+    must: float = 0.0
+    note: str = ""
+
+
+def summarize(name: str, samples: Sequence[float], unit: str = "ms", must: float = 0.0, note: str = "") -> Figure:
+    """Median and ninetieth percentile of the samples."""
+    ordered = sorted(samples)
+    p90 = ordered[min(len(ordered) - 1, int(len(ordered) * 0.9))]
+    return Figure(name, round(statistics.median(ordered), 3), round(p90, 3), unit, len(ordered), must, note)
+
+
+def machine(engine_version: str) -> dict[str, object]:
+    """What the figures depend on."""
+    versions = {name: metadata.version(name) for name in ("grpcio", "aiodocker", "aiohttp", "protobuf", "pydantic")}
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return {
+        "kernel": platform.release(),
+        "processors": len(Path("/proc/cpuinfo").read_text().split("processor\t")) - 1,
+        "python": platform.python_version(),
+        "engine": engine_version,
+        "packages": versions,
+        "commit": commit.stdout.strip(),
+    }

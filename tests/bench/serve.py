@@ -1,0 +1,79 @@
+"""crishim as a process of its own, to be measured from outside."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+
+from crishim.cri.v1 import runtime_pb2 as cri
+from crishim.testing.client import CRIClient
+
+
+@dataclass(frozen=True)
+class Served:
+    """A running server: its client, its process, and the file with the steps of each call."""
+
+    client: CRIClient
+    pid: int
+    timeline: Path
+    startup: float
+    """Seconds from start to a Status that says RuntimeReady."""
+
+    def calls(self) -> list[dict[str, object]]:
+        """All calls so far, one dictionary each, as the server wrote them."""
+        return [json.loads(line) for line in self.timeline.read_text().splitlines()]
+
+    def rss(self) -> float:
+        """Memory of the server and all its children, in MB (RSS)."""
+        total = 0
+        pids = [self.pid]
+        while pids:
+            process = Path(f"/proc/{pids.pop()}")
+            for line in (process / "status").read_text().splitlines():
+                if line.startswith("VmRSS:"):
+                    total += int(line.split()[1])
+            pids += [int(p) for task in (process / "task").iterdir() for p in (task / "children").read_text().split()]
+        return total / 1024
+
+
+@contextmanager
+def serve(folder: Path, engine: str, *more: str) -> Iterator[Served]:
+    """Start, wait until the engine was read, yield, stop."""
+    folder.mkdir(parents=True, exist_ok=True)
+    endpoint = f"unix://{folder}/crishim.sock"
+    timeline = folder / "timeline.jsonl"
+    command = [
+        *(sys.executable, "-m", "crishim", "serve", "--listen", endpoint, "--engine", engine),
+        *("--state-dir", str(folder / "state"), "--run-dir", str(folder / "run")),
+        *("--timeline", str(timeline), "--log-level", "warning", *more),
+    ]
+    began = time.monotonic()
+    with subprocess.Popen(command) as process:
+        try:
+            client = CRIClient(endpoint)
+            _wait_ready(client)
+            yield Served(client, process.pid, timeline, time.monotonic() - began)
+            client.close()
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def _wait_ready(client: CRIClient) -> None:
+    for _ in range(1000):
+        try:
+            conditions = {c.type: c.status for c in client.Status(cri.StatusRequest(), timeout=5).status.conditions}
+        except grpc.RpcError:
+            conditions = {}
+        if conditions.get("RuntimeReady"):
+            return
+        time.sleep(0.01)
+    raise RuntimeError("the server does not become ready")
