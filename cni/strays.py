@@ -1,0 +1,63 @@
+"""Plugins that outlived the runtime that ran them.
+
+A runtime that was killed leaves its plugins running.  One that is still at an ADD would finish it *after* the DEL that
+the runtime's successor runs, and what it made then belongs to nobody.  So the successor ends it first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+
+_GRACE = 2.0  # seconds between SIGTERM and SIGKILL
+
+
+def end_strays(container_id: str, proc: str = "/proc") -> int:
+    """End all processes that a plugin's run for `container_id` left, and wait until they are gone; return how many.
+
+    They are told by the CNI_CONTAINERID in their environment, so plugins that a plugin ran (IPAM) are found as well.
+    Reads the environment of every process and may wait: for a thread.  Not while a plugin of ours runs for the
+    container.  Processes of other users, which cannot be plugins of ours, are passed over.
+    """
+    mark = f"CNI_CONTAINERID={container_id}".encode()
+    held = []
+    try:
+        for name in os.listdir(proc):
+            if name.isdigit() and int(name) != os.getpid() and mark in _environment(proc, name):
+                with contextlib.suppress(ProcessLookupError):
+                    descriptor = os.pidfd_open(int(name))
+                    held.append(descriptor)
+                    if mark not in _environment(proc, name):  # the number is another's by now
+                        os.close(held.pop())
+        _end(held)
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+    return len(held)
+
+
+def _environment(proc: str, name: str) -> list[bytes]:
+    try:
+        with open(f"{proc}/{name}/environ", "rb") as file:
+            return file.read().split(b"\0")
+    except OSError:
+        return []
+
+
+def _end(descriptors: list[int]) -> None:
+    living = select.poll()
+    left = set(descriptors)
+    for descriptor in descriptors:
+        living.register(descriptor, select.POLLIN)  # readable when the process has ended
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for descriptor in left:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(descriptor, number)
+        deadline = time.monotonic() + _GRACE
+        while left and (wait := deadline - time.monotonic()) > 0:
+            for descriptor, _ in living.poll(wait * 1000):
+                living.unregister(descriptor)
+                left.discard(descriptor)

@@ -1,0 +1,40 @@
+"""The backend `none`: pods have a loopback and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from crishim.network.api import Attached, NetworkStatus, PodAttachment, PodNetwork
+
+
+class NoNetwork(PodNetwork):
+    """Always ready; attaching and detaching do nothing, and no address is ever told."""
+
+    name = "none"
+
+    def status(self) -> NetworkStatus:
+        return NetworkStatus(ready=True)
+
+    def plan(self, pod: PodAttachment) -> Attached:
+        return Attached(backend=self.name, interface="")
+
+    async def attach(self, pod: PodAttachment, planned: Attached) -> Attached:
+        return planned
+
+    async def detach(self, pod: PodAttachment, attached: Attached | None) -> None:
+        return
+
+    async def check(self, pod: PodAttachment, attached: Attached) -> None:
+        return
+
+    async def gc(self, valid: Mapping[str, Attached]) -> None:
+        return
+
+    def set_pod_cidr(self, cidr: str) -> None:
+        return
+
+    async def start(self) -> None:
+        return
+
+    async def close(self) -> None:
+        return

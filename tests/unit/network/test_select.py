@@ -1,0 +1,173 @@
+"""The choice of a backend, its status, and the backend none.  No plugin is run."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from crishim.errors import InvalidArgument, NetworkFailed, NetworkNotReady, Unimplemented
+from crishim.network.api import Attached, NetworkStatus, PodAttachment
+from crishim.network.memory import NetworkMemory
+from crishim.network.select import make_network
+
+POD = PodAttachment(sandbox_id="s1", netns_path="/run/netns/crishim-s1", name="web", namespace="shop", uid="u-1")
+
+
+@pytest.fixture
+def conf(tmp_path: Path) -> Path:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "bin").mkdir()
+    return tmp_path / "conf"
+
+
+def make(conf: Path, choice: str = "auto"):
+    return make_network(
+        choice, conf_dir=str(conf), bin_dirs=[str(conf.parent / "bin")], state_dir=str(conf.parent / "state")
+    )
+
+
+def install(conf: Path, name: str = "10-net.conflist", plugin: str = "bridge", **more) -> None:
+    entry = {"type": plugin} | more
+    (conf / name).write_text(json.dumps({"cniVersion": "1.0.0", "name": name.partition(".")[0], "plugins": [entry]}))
+    path = conf.parent / "bin" / plugin
+    path.touch()
+    path.chmod(0o755)
+
+
+def test_embedded_is_refused_by_name(conf):
+    with pytest.raises(Unimplemented, match="'embedded' is not built into this version: choose cni, none or auto"):
+        make(conf, "embedded")
+
+
+async def test_none(conf):
+    network = make(conf, "none")
+    await network.start()
+    assert network.name == "none"
+    assert network.status() == NetworkStatus(True)
+    planned = network.plan(POD)
+    assert await network.attach(POD, planned) == planned
+    assert planned.ips == ()
+    await network.check(POD, planned)
+    for attached in (planned, planned, None):
+        await network.detach(POD, attached)
+    network.set_pod_cidr("10.0.0.0/24")
+    await network.gc({"s1": planned})
+    await network.close()
+
+
+def test_an_empty_folder_is_not_ready_with_the_reason(conf):
+    status = make(conf, "cni").status()
+    assert status == NetworkStatus(False, "NetworkConfigMissing", f"no network configuration in {conf}")
+    with pytest.raises(NetworkNotReady, match="no network configuration"):
+        make(conf, "cni").plan(POD)
+
+
+def test_auto_says_what_it_waits_for(conf):
+    assert "install one, or choose another network" in make(conf).status().message
+    (conf.parent / "bin" / "bridge").touch()
+    assert "bin holds plugins, so this node waits" in make(conf).status().message
+    install(conf)
+    assert make(conf).status().ready
+    (conf / "10-net.conflist").unlink()
+    message = make(conf).status().message  # a later process: it is in the state folder
+    assert "there was one" in message
+    assert "10-net.conflist" in message
+
+
+def test_the_folder_is_watched(conf):
+    network = make(conf)
+    assert not network.status().ready
+    install(conf, "20-b.conflist")
+    assert network.status() == NetworkStatus(True)
+    assert json.loads(network.plan(POD).config)["name"] == "20-b"
+    install(conf, "10-a.conflist")
+    assert json.loads(network.plan(POD).config)["name"] == "10-a"
+    install(conf, "10-a.conflist", mtu=9000)  # changed in place
+    assert json.loads(network.plan(POD).config)["plugins"][0]["mtu"] == 9000
+    for name in ("10-a.conflist", "20-b.conflist"):
+        (conf / name).unlink()
+    assert network.status().reason == "NetworkConfigMissing"
+
+
+def test_broken_configurations_are_named_and_passed_over(conf):
+    (conf / "05-x.conflist").write_text('{"name": }')
+    network = make(conf)
+    status = network.status()
+    assert status.reason == "NetworkConfigInvalid"
+    assert status.message == f"{conf}/05-x.conflist: line 1 column 10: Expecting value"
+    install(conf)
+    assert network.status().ready
+
+
+def test_a_missing_plugin_is_named(conf):
+    install(conf)
+    network = make(conf)
+    assert network.status().ready
+    os.unlink(conf.parent / "bin" / "bridge")
+    status = network.status()
+    assert (status.ready, status.reason) == (False, "PluginMissing")
+    assert "'bridge'" in status.message
+
+
+def test_only_declared_capabilities_are_in_the_plan(conf):
+    install(conf, capabilities={"ipRanges": True, "portMappings": False})
+    network = make(conf)
+    network.set_pod_cidr("10.244.1.0/24")
+    network.set_pod_cidr("")  # ignored
+    with pytest.raises(InvalidArgument):
+        network.set_pod_cidr("all")
+    planned = make(conf).plan(POD)  # a later process knows it too
+    assert planned.backend == "cni"
+    assert planned.interface == "eth0"
+    assert json.loads(planned.args) == {
+        "args": {
+            "IgnoreUnknown": "1",
+            "K8S_POD_NAMESPACE": "shop",
+            "K8S_POD_NAME": "web",
+            "K8S_POD_INFRA_CONTAINER_ID": "s1",
+            "K8S_POD_UID": "u-1",
+        },
+        "capabilityArgs": {"ipRanges": [[{"subnet": "10.244.1.0/24"}]]},
+    }
+
+
+async def test_records_of_unknown_backends_are_not_lost(conf):
+    network = make(conf)
+    for verb in (network.detach, network.check, network.attach):
+        with pytest.raises(NetworkFailed, match="'embedded', which this version lacks"):
+            await verb(POD, Attached(backend="embedded"))
+
+
+async def test_nothing_known_nothing_done(conf):
+    await make(conf).detach(POD, None)
+
+
+@pytest.mark.parametrize("bad", [{"args": "x"}, {"args": "{}"}, {"args": "[]"}, {"config": "{"}, {"config": "[]"}])
+async def test_damaged_records_are_told(conf, bad):
+    install(conf)
+    network = make(conf)
+    record = {"backend": "cni", "config": network.plan(POD).config, "args": network.plan(POD).args} | bad
+    with pytest.raises(NetworkFailed):
+        await network.detach(POD, Attached(**record))
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"pod_cidr": 7}', "\0"])
+def test_a_damaged_memory_is_empty(tmp_path: Path, content):
+    (tmp_path / "network.json").write_text(content)
+    memory = NetworkMemory(str(tmp_path))
+    assert memory.get("pod_cidr") == ""
+    memory.put("pod_cidr", "10.0.0.0/24")
+    assert NetworkMemory(str(tmp_path)).get("pod_cidr") == "10.0.0.0/24"
+    assert os.listdir(tmp_path) == ["network.json"]
+
+
+def test_a_memory_without_folder_forgets(tmp_path: Path):
+    NetworkMemory(None).put("a", "b")
+    assert NetworkMemory(None).get("a") == ""
+    (tmp_path / "file").touch()
+    memory = NetworkMemory(str(tmp_path / "file"))  # cannot be written
+    memory.put("a", "b")
+    assert memory.get("a") == "b"
