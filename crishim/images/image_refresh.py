@@ -30,6 +30,7 @@ class ImageReader:
         self._turn = asyncio.Semaphore(_AT_ONCE)
         self._again: dict[str, bool] = {}
         self._refreshing = asyncio.Lock()
+        room.index.on_tag_lost = self.suspect
 
     def __repr__(self) -> str:
         return f"<ImageReader reading {sorted(self._again)}>"

@@ -7,7 +7,7 @@ ourselves, after it. A name belongs to the image of the newest answer, because a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -27,6 +27,9 @@ class ImageIndex:
     """Images by id, by normalised name with tag, and by name with digest."""
 
     def __init__(self) -> None:
+        self.on_tag_lost: Callable[[str], None] = lambda image_id: None
+        """Told the id of an image whose tag went to another: it may have lost more than that (its digests, with the
+        containerd store, or itself), and is to be read anew."""
         self._images: dict[str, _Entry] = {}
         self._names: dict[str, str] = {}
         self._digits: dict[str, str] = {}
@@ -149,6 +152,7 @@ class ImageIndex:
                 holder, image=replace(holder.image, tags=left), revision=self.revision
             )
             del self._names[name]
+            self.on_tag_lost(holder.image.id)
         return replace(image, tags=tuple(t for t in image.tags if t not in lost)) if lost else image
 
     def _rename(self, image_id: str, before: EngineImage | None, after: EngineImage | None) -> None:

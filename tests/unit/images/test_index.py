@@ -93,12 +93,14 @@ def test_revisions_move_only_with_content():
 
 def test_a_moved_tag_belongs_to_the_newest_answer():
     index = filled(image(A, "a:1", "a:2"))
-    before = index.revision_of(A)
+    before, losers = index.revision_of(A), []
+    index.on_tag_lost = losers.append
     with index.reading() as asked:
         index.put(image(B, "a:1"), asked)
     assert index.resolve("a:1") == image(B, "a:1")
     assert index.get(A) == image(A, "a:2")
     assert index.revision_of(A) > before
+    assert losers == [A]
     index.drop(B)
     assert index.resolve("a:1") is None
 

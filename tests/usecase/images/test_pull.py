@@ -65,10 +65,13 @@ async def test_after_a_pull_status_asks_nothing(node):
 async def test_a_tag_that_moved_is_the_new_image_and_the_old_one_is_nameless(node):
     old = node.engine.images.add(dataclasses.replace(made_up("old:1"), tags=("host.example/app:1",)))
     await node.images.refresh()
+    node.engine.calls.clear()
     # The simulated registry pulls nothing under a name that is there: let the tag move as a pull would move it.
     node.engine.images.add(APP)
     assert await node.images.pull(SPEC) == APP.id
     assert node.images.index.get(old.id).tags == ()
+    await node.quiet()
+    assert node.engine.calls["inspect_image"] == 2, "the loser of the tag is read anew"
     node.check_truth()
 
 
