@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from crishim.aiokit.background import Background
+from crishim.engine.api import Engine
 from crishim.engine.simulated import SimulatedEngine, settle
 from crishim.engine.values import EngineEvent, EngineImage
 from crishim.images.service import Images, ImageSettings
@@ -21,11 +22,13 @@ class Node:
 
     def __init__(self, **settings: Any) -> None:
         self.engine = SimulatedEngine()
+        self.reach: Engine | None = None
+        """What the images reach the engine through, if something lies between."""
         self.background = Background()
         self.users: dict[str, list[str]] = {}
         self.handlers = ["runc"]
         self.images = Images(
-            lambda: self.engine,
+            lambda: self.reach or self.engine,
             self.background,
             settings=ImageSettings(**settings),
             used_by=lambda image_id: self.users.get(image_id, []),
@@ -60,9 +63,13 @@ class Node:
             await settle()
             await self.background.drain(5)
 
+    def check_contents(self) -> None:
+        """The index is what the engine has."""
+        assert _by_id(self.images.index.images()) == _by_id(self.engine.images.all())
+
     def check_truth(self) -> None:
         """The index is what the engine has, and nothing runs or is held."""
-        assert _by_id(self.images.index.images()) == _by_id(self.engine.images.all())
+        self.check_contents()
         assert self.engine.pulls_under_way == 0
         assert len(self.background) == 0
         assert len(asyncio.all_tasks()) == 1
