@@ -58,6 +58,11 @@ def serve(folder: Path, engine: str, *more: str) -> Iterator[Served]:
     began = time.monotonic()
     with subprocess.Popen(command) as process:
         try:
+            # A channel that is opened too early waits a second before it tries again.
+            while not (folder / "crishim.sock").exists():
+                if process.poll() is not None:
+                    raise RuntimeError(f"the server ended with status {process.returncode}")
+                time.sleep(0.002)
             client = CRIClient(endpoint)
             _wait_ready(client)
             yield Served(client, process.pid, timeline, time.monotonic() - began)
