@@ -1,0 +1,200 @@
+"""The composition root: the only module that names concrete backends, and the order in which all starts and ends.
+
+    socket held -> backends -> node (store, records, namespaces, network) -> gRPC -> engine -> READY
+    SIGTERM     -> no new calls, those under way end within the limit, undoing ends, everything closes, socket gone
+
+The engine need not be there: the server serves, says so in Status, and connects when it can.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import signal
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from crishim import __version__, log
+from crishim.config import Settings
+from crishim.errors import CRIError, Unimplemented
+from crishim.rpc.served import serve_from
+from crishim.rpc.server import Server
+from crishim.rpc.unix_socket import ServerSocket
+from crishim.runtime.core import RuntimeSettings
+from crishim.runtime.node import Node
+from crishim.service.notify import Notifier
+from crishim.timeline import Timeline
+
+if TYPE_CHECKING:
+    from crishim.engine.api import Engine
+    from crishim.network.api import PodNetwork
+    from crishim.network.namespaces import NetworkNamespaces
+
+logger = logging.getLogger(__name__)
+
+ENGINE_PATIENCE = 0.3
+"""Seconds to wait for the engine before READY is told; the server answers meanwhile, and without it, too."""
+CLOSE_LIMIT = 10.0
+"""Seconds for undoing and closing after the calls have ended or were cancelled."""
+
+
+class StartFailed(Exception):  # noqa: N818 - one line for people: why the server could not start
+    """The server cannot serve with this configuration on this machine as it is."""
+
+
+def run(settings: Settings, began: float) -> None:
+    """Serve until SIGTERM or SIGINT. `began`: when the process did, on the monotonic clock.
+
+    Raises SocketTaken and StartFailed.
+    """
+    log.set_up(settings.log_level, settings.log_format)
+    with ExitStack() as stack:
+        try:
+            socket = stack.enter_context(ServerSocket(settings.socket_path))
+            sinks = [stack.enter_context(Timeline(settings.timeline))] if settings.timeline else []
+        except OSError as error:
+            raise StartFailed(f"cannot use {error.filename or settings.socket_path}: {error.strerror}") from error
+        asyncio.run(_serve(settings, socket, sinks, began))
+
+
+async def _serve(settings: Settings, socket: ServerSocket, sinks: list[Timeline], began: float) -> None:
+    notifier = Notifier(os.environ)
+    stop = _StopRequests()
+    node = make_node(settings)
+    try:
+        try:
+            await node.start()
+        except (CRIError, OSError) as error:
+            raise StartFailed(f"cannot start: {error}") from error
+        server = Server(serve_from(node.runtime), sinks=sinks)
+        try:
+            await server.start(socket)
+        except (OSError, RuntimeError) as error:  # gRPC's word for a socket that it cannot bind
+            raise StartFailed(f"cannot listen on {settings.listen}: {error}") from error
+        try:
+            await node.runtime.link.wait_connected(ENGINE_PATIENCE)
+            told = _describe(settings, node)
+            logger.info("READY in %.2f s: %s", time.monotonic() - began, told)
+            notifier.ready(told)
+            await stop.first.wait()
+        finally:
+            notifier.stopping()
+            logger.info("stopping: calls under way have %g s", settings.drain_limit)
+            await _stop_serving(server, settings.drain_limit, stop.second)
+    finally:
+        await node.close(CLOSE_LIMIT)
+    logger.info("stopped")
+
+
+def make_node(settings: Settings) -> Node:
+    """The runtime with the backends that the settings name. Nothing is touched yet."""
+    from crishim.checkpoint.errors import UnknownStore
+    from crishim.checkpoint.registry import make_store
+    from crishim.images.core import ImageSettings
+
+    try:
+        store = make_store(settings.checkpoint, settings.state_dir)
+    except UnknownStore as error:
+        raise StartFailed(str(error)) from error
+    image_settings = ImageSettings(
+        sandbox_image=settings.sandbox_image,
+        pull_stall_limit=settings.pull_stall_limit,
+        pull_work_limit=settings.pull_work_limit,
+    )
+    engine, network, namespaces = (
+        _simulated_backends(settings) if settings.engine_is_simulated else _real_backends(settings)
+    )
+    return Node(
+        engine=engine,
+        store=store,
+        network=network,
+        namespaces=namespaces,
+        settings=runtime_settings(settings),
+        image_settings=image_settings,
+    )
+
+
+def runtime_settings(settings: Settings) -> RuntimeSettings:
+    """The part that the verbs read."""
+    return RuntimeSettings(
+        undo_deadline=settings.undo_deadline,
+        log_spool_size=settings.log_spool_size,
+        log_spool_files=settings.log_spool_files,
+        shm_size=settings.shm_size,
+        pids_limit=settings.pids_limit,
+        kill_wait=settings.kill_wait,
+    )
+
+
+def _simulated_backends(settings: Settings) -> tuple[Engine, PodNetwork, NetworkNamespaces]:
+    """An engine in memory. Its pods have no namespace that a network could be attached to."""
+    from crishim.engine.simulated import SimulatedEngine
+    from crishim.network.namespaces import SimulatedNamespaces
+    from crishim.network.none import NoNetwork
+
+    if settings.network not in ("auto", "none"):
+        raise StartFailed(f"--network {settings.network} needs a real engine: the simulated one's pods have none")
+    root = settings.run_dir / "simulated"
+    shutil.rmtree(root, ignore_errors=True)  # files of an engine that ended with its process
+    return SimulatedEngine(root=root), NoNetwork(), SimulatedNamespaces()
+
+
+def _real_backends(settings: Settings) -> tuple[Engine, PodNetwork, NetworkNamespaces]:
+    """A Docker Engine, and the kernel's namespaces."""
+    from crishim.engine.docker import DockerEngine
+    from crishim.network.namespaces import KernelNamespaces
+    from crishim.network.select import make_network
+
+    try:
+        network = make_network(
+            settings.network,
+            conf_dir=os.fspath(settings.cni_conf_dir),
+            bin_dirs=[os.fspath(folder) for folder in settings.cni_bin_dir],
+            state_dir=os.fspath(settings.state_dir),
+        )
+    except Unimplemented as error:
+        raise StartFailed(f"cannot use --network {settings.network}: {error}") from error
+    return DockerEngine(settings.engine), network, KernelNamespaces(os.fspath(settings.netns_dir))
+
+
+class _StopRequests:
+    """What SIGTERM and SIGINT ask for: the first to stop, a second one to stop at once."""
+
+    def __init__(self) -> None:
+        self.first = asyncio.Event()
+        self.second = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._take, number)
+
+    def _take(self, number: signal.Signals) -> None:
+        logger.info("received %s", number.name)
+        (self.second if self.first.is_set() else self.first).set()
+
+
+async def _stop_serving(server: Server, limit: float, at_once: asyncio.Event) -> None:
+    """Stop within `limit` seconds, or as soon as `at_once` is set; calls that are then under way are cancelled."""
+    stopping = asyncio.create_task(server.stop(limit), name="stop serving")
+    impatient = asyncio.create_task(at_once.wait(), name="second signal")
+    await asyncio.wait((stopping, impatient), return_when=asyncio.FIRST_COMPLETED)
+    if impatient.done():
+        await server.stop(0)
+    impatient.cancel()
+    await asyncio.wait((stopping, impatient))
+    stopping.result()
+
+
+def _describe(settings: Settings, node: Node) -> str:
+    link = node.runtime.link
+    if link.error is None:
+        facts = link.facts
+        engine = f"engine {facts.name} {facts.version} (API {facts.api_version[0]}.{facts.api_version[1]})"
+    else:
+        engine = f"engine away ({link.error})"
+    return (
+        f"crishim {__version__}, {engine}, network {node.runtime.network.name}, checkpoints {settings.checkpoint}, "
+        f"listening on {settings.listen}"
+    )
