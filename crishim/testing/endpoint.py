@@ -21,6 +21,8 @@ from pathlib import Path
 
 from crishim.network import mounts
 
+SIMULATED = "simulated:"
+"""The engine that ends with the server's process, and its pods with it."""
 READY_LIMIT = 30.0
 """Seconds from start to ready: a second on a quiet machine."""
 STOP_LIMIT = 60.0
@@ -62,6 +64,11 @@ class CRIEndpoint:
                 raise
         return self.process.returncode
 
+    def kill(self) -> None:
+        """End it as `kill -9` does; returns when it has ended. Pods stay as they are."""
+        self.process.kill()
+        self.process.wait()
+
     def remove_pods(self) -> None:
         """Stop and remove every pod sandbox that was made since the start. Raises grpc.RpcError."""
         from crishim.cri.v1 import runtime_pb2 as pb
@@ -76,13 +83,14 @@ class CRIEndpoint:
 
 @contextmanager
 def serve_endpoint(
-    engine: str = "simulated:", flags: Sequence[str] = (), *, folder: Path | None = None, wait_engine: bool = True
+    engine: str = SIMULATED, flags: Sequence[str] = (), *, folder: Path | None = None, wait_engine: bool = True
 ) -> Iterator[CRIEndpoint]:
     """Serve inside the block. `flags` are more of `crishim serve`, and win over those set here.
 
     `folder` holds socket, state and log, and is left there; None: a temporary one, removed at the end. Pods have no
-    network unless a flag gives them one. `wait_engine`: the block begins when the engine has been read, too. Raises
-    RuntimeError with the end of the log if the server does not start.
+    network unless a flag gives them one. `wait_engine`: the block begins when the engine has been read, too,
+    and ends with the removal of the pods that were made in it. Raises RuntimeError with the end of the log if the
+    server does not start.
     """
     # Short, because a unix socket's path may have 107 bytes only, and folders of tests are long.
     place = folder or Path(tempfile.mkdtemp(prefix="crishim-"))
@@ -92,7 +100,11 @@ def serve_endpoint(
             if wait_engine:
                 served._found = _wait_engine(served)
             yield served
-            if served.process.poll() is None:
+            if wait_engine and served.process.poll() is not None and engine != SIMULATED:
+                # Ended by the test, and the pods live on in the engine.
+                served.process = _start(engine, flags, place).process
+                _wait_engine(served)
+            if wait_engine and served.process.poll() is None:
                 served.remove_pods()
         finally:
             served.stop()

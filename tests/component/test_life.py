@@ -85,8 +85,7 @@ def test_a_killed_servers_socket_is_replaced_and_its_records_are_read(short: Pat
     with serve_endpoint(folder=short) as server:
         with CRIClient(server.endpoint) as client:
             made = client.RunPodSandbox(pb.RunPodSandboxRequest(config=make_pod()), timeout=LIMIT).pod_sandbox_id
-        server.process.kill()
-        server.process.wait()
+        server.kill()
         assert socket_of(server).exists()
     with serve_endpoint(folder=short) as again, CRIClient(again.endpoint) as client:
         [listed] = client.ListPodSandbox(b"", timeout=LIMIT).items
