@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from crishim.testing.checkpoint_contract import CHECKS, DURABLE_CHECKS, Check, Place
+from crishim.testing.checkpoint_contract import CHECKS, DURABLE_CHECKS, Check, Place, behaviour, kills
 
 DURABLE = {"sqlite": "crishim.checkpoint.sqlite:SqliteStore", "file": "crishim.checkpoint.file:FileStore"}
 MEMORY = "crishim.checkpoint.memory:MemoryStore"
@@ -23,3 +23,16 @@ async def test_memory(check: Check, tmp_path: Path) -> None:
 @pytest.mark.parametrize("store", DURABLE)
 async def test_durable(store: str, check: Check, tmp_path: Path) -> None:
     await check(Place(factory=DURABLE[store], state_dir=tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("liar", "check"),
+    [
+        ("Late", kills.check_kill_while_writing),
+        ("Torn", kills.check_kill_while_writing),
+        ("Lagging", behaviour.check_cancelled_put_is_whole_or_none),
+    ],
+)
+async def test_the_checks_notice(liar: str, check: Check, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError):
+        await check(Place(factory=f"tests.contract.liars:{liar}", state_dir=tmp_path))

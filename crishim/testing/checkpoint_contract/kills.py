@@ -9,11 +9,19 @@ import sys
 
 from crishim.testing.checkpoint_contract.place import Place, by_id
 from crishim.testing.checkpoint_contract.records import make_id, revision_of
-from crishim.testing.checkpoint_contract.writer import SANDBOXES, VALUE, state_after
 
 KILLS = 200 if os.environ.get("CRISHIM_SOAK") == "1" else 20
 """How often a writer is killed."""
 _PATIENCE = 60.0
+SANDBOXES = tuple(f"pod-{number}" for number in range(6))
+"""Names of the sandboxes that are written."""
+VALUE = "revision"
+"""Key of the node's value that is written."""
+
+
+def state_after(number: int, name: str) -> int | None:
+    """What is in the store after an operation: a revision, or None where every fifth of a sandbox's deletes it."""
+    return None if name != VALUE and number % 5 == 4 else number
 
 
 async def check_kill_while_writing(place: Place) -> None:

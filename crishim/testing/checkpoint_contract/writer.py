@@ -14,18 +14,9 @@ import sys
 from pathlib import Path
 
 from crishim.checkpoint.api import CheckpointStore
+from crishim.testing.checkpoint_contract.kills import SANDBOXES, VALUE, state_after
 from crishim.testing.checkpoint_contract.place import Place
 from crishim.testing.checkpoint_contract.records import make_id, make_record
-
-SANDBOXES = tuple(f"pod-{number}" for number in range(6))
-"""Names of the sandboxes that are written."""
-VALUE = "revision"
-"""Key of the node's value that is written."""
-
-
-def state_after(number: int, name: str) -> int | None:
-    """What is in the store after an operation: a revision, or None where every fifth of a sandbox's deletes it."""
-    return None if name != VALUE and number % 5 == 4 else number
 
 
 async def _write(store: CheckpointStore, name: str, first: int) -> None:
