@@ -209,9 +209,12 @@ class TestEngine:
         return " | ".join(lines[-5:]) or "(its log is empty)"
 
     def _leftovers(self) -> list[int]:
-        """containerd, shims and, below them, containers: those whose command line names our folder, and their kin."""
-        ours = [pid for pid in processes.pids() if str(self.folder) in processes.command_line(pid)]
-        ours = [pid for pid in ours if pid != os.getpid() and pid not in processes.ancestors(os.getpid())]
+        """containerd and its shims, told by their arguments, which name our folder; with what runs below them."""
+        ours = []
+        for pid in processes.pids():
+            program, _, arguments = processes.command_line(pid).partition(" ")
+            if os.path.basename(program).startswith(("dockerd", "containerd")) and str(self.folder) in arguments:
+                ours.append(pid)
         return [*ours, *(kin for pid in ours for kin in processes.descendants(pid))]
 
     def _unmount(self) -> None:
