@@ -10,16 +10,18 @@ from typing import Any
 async def gather_all(work: Iterable[Coroutine[Any, Any, object]]) -> None:
     """Await all of it; the first error is raised when every one has ended. Cancelled, all are cancelled and awaited."""
     tasks = [asyncio.ensure_future(w) for w in work]
-    if not tasks:
-        return
-    try:
-        await asyncio.wait(tasks)
-    except asyncio.CancelledError:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-        raise
+    cancelled = False
+    while pending := [task for task in tasks if not task.done()]:
+        try:
+            await asyncio.wait(pending)
+        except asyncio.CancelledError:
+            # Again if it is cancelled again: none of them is left behind.
+            cancelled = True
+            for task in pending:
+                task.cancel()
     errors = [task.exception() for task in tasks if not task.cancelled()]
+    if cancelled:
+        raise asyncio.CancelledError
     for error in errors:
         if error is not None:
             raise error

@@ -23,6 +23,10 @@ class KeyedLocks:
         """Whether somebody holds the key's lock at this moment."""
         return key in self._locks and self._locks[key][0].locked()
 
+    def keys(self) -> tuple[str, ...]:
+        """Keys whose lock somebody holds or waits for."""
+        return tuple(self._locks)
+
     @asynccontextmanager
     async def hold(self, key: str) -> AsyncIterator[None]:
         """Hold the key's lock inside the block."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -36,7 +37,10 @@ class SharedWork(Generic[T]):
                     # A newcomer must not join work that is being given up.
                     del self._running[key]
                     task.cancel()
-                    await asyncio.wait((task,))
+                    while not task.done():
+                        # Cancelled again while it ends: a cancellation is on its way to the caller already.
+                        with suppress(asyncio.CancelledError):
+                            await asyncio.wait((task,))
         return task.result()
 
     def _forget(self, key: Hashable, done: asyncio.Task[T]) -> None:

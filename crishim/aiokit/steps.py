@@ -37,9 +37,10 @@ class Call:
         """Nanoseconds in which at least one step waited for the engine."""
         total, reached = 0, self.start
         for step in sorted((s for s in self.steps if s.engine), key=lambda s: s.start):
-            end = min(step.end or self.end, self.end)
-            if end > reached:
-                total += end - max(step.start, reached)
+            # A step that outlives the call (work that is completed in the background) counts as far as the call went.
+            start, end = max(step.start, reached), min(step.end or self.end, self.end)
+            if end > start:
+                total += end - start
                 reached = end
         return total
 
