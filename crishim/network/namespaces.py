@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from crishim.errors import NetnsError
 from crishim.network import netns
+from crishim.network.addresses import read_addresses
 
 
 class NetworkNamespaces(ABC):
@@ -41,6 +42,13 @@ class NetworkNamespaces(ABC):
     @abstractmethod
     async def pins(self) -> Sequence[str]:
         """Ids of all sandboxes whose namespace is held, or whose pin was left half made."""
+
+    @abstractmethod
+    async def addresses(self, pid: int) -> tuple[str, ...]:
+        """Addresses of the namespace of a sandbox's process, IPv4 first; none if it has only a loopback, or has ended.
+
+        For pods that were attached by somebody else, or whose record was lost.
+        """
 
     @abstractmethod
     async def prepare(self, sandbox_id: str, sysctls: Mapping[str, str]) -> None:
@@ -79,6 +87,9 @@ class KernelNamespaces(NetworkNamespaces):
         paths = await asyncio.to_thread(netns.list_pins, self._directory)
         return [os.path.basename(path).removeprefix(netns.PREFIX) for path in paths]
 
+    async def addresses(self, pid: int) -> tuple[str, ...]:
+        return await asyncio.to_thread(read_addresses, pid)
+
     async def prepare(self, sandbox_id: str, sysctls: Mapping[str, str]) -> None:
         await netns.enable_ipv6(self.path(sandbox_id), sysctls)
 
@@ -103,6 +114,8 @@ class SimulatedNamespaces(NetworkNamespaces):
         self.held: dict[str, int] = {}
         self.sysctls: dict[str, Mapping[str, str]] = {}
         self.resolv_conf: dict[str, str] = {}
+        self.ips: dict[int, tuple[str, ...]] = {}
+        """What `addresses` answers, by process."""
 
     async def start(self) -> None:
         return
@@ -126,6 +139,10 @@ class SimulatedNamespaces(NetworkNamespaces):
 
     async def pins(self) -> Sequence[str]:
         return list(self.held)
+
+    async def addresses(self, pid: int) -> tuple[str, ...]:
+        await asyncio.sleep(0)
+        return self.ips.get(pid, ())
 
     async def prepare(self, sandbox_id: str, sysctls: Mapping[str, str]) -> None:
         await asyncio.sleep(0)

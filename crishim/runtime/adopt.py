@@ -18,19 +18,20 @@ from crishim.model import (
     NamespaceOption,
     PodSandboxConfig,
 )
-from crishim.network.addresses import read_addresses
 from crishim.network.api import Attached
 from crishim.runtime import labels
 
 log = logging.getLogger(__name__)
 
 
-def adopt_sandbox(live: EngineContainer, netns_path: str, *, has_addresses: bool) -> SandboxRecord | None:
+def adopt_sandbox(
+    live: EngineContainer, netns_path: str, ips: tuple[str, ...], *, has_addresses: bool
+) -> SandboxRecord | None:
     """A record for a sandbox that has none; None if its labels do not tell whose it is.
 
-    A record is written before the sandbox starts, so one that runs without is of a lost record or another shim: it is
-    READY with the addresses that it has. Without any it was never attached, unless `has_addresses` is False: pods of
-    this network have none.
+    A record is written before the sandbox starts. So one that never started is left by a RunPodSandbox that died, and
+    one that runs is of a lost record or another shim: it is READY with the addresses `ips` that it has. Without any it
+    was never attached, unless `has_addresses` is False: pods of this network have none.
     """
     config = labels.parse_sandbox_config(live.labels, live.name)
     if config is None:
@@ -38,19 +39,55 @@ def adopt_sandbox(live: EngineContainer, netns_path: str, *, has_addresses: bool
         return None
     config = _with_namespaces(config, live)
     host_network = live.network_mode == "host"
-    ips = () if host_network or not live.pid else read_addresses(live.pid)
-    ready = live.phase is ContainerPhase.RUNNING and (host_network or bool(ips) or not has_addresses)
-    network = None if host_network else Attached(backend="", ips=ips)
+    attached = host_network or bool(ips) or not has_addresses
+    phase = Phase.STOPPED
+    if live.phase is ContainerPhase.CREATED:
+        phase = Phase.CREATING
+    elif live.phase is ContainerPhase.RUNNING and attached:
+        phase = Phase.READY
     return SandboxRecord(
         id=live.id,
-        phase=Phase.READY if ready else Phase.STOPPED,
+        phase=phase,
         config=config,
         runtime_handler=live.labels.get(labels.HANDLER, ""),
         created_at=live.created_at,
         netns_path="" if host_network else netns_path,
         image_ref=live.image_id,
         started_at=live.started_at,
-        network=network,
+        network=None if host_network else Attached(backend="", ips=ips),
+    )
+
+
+def lost_sandbox(container: EngineContainer, sandbox_id: str, netns_path: str) -> SandboxRecord | None:
+    """A record for a sandbox that neither engine nor store knows any more, from one of its containers.
+
+    It stands for what is left of the pod, so that it is listed, stopped and removed: containers, pin, attachment.
+    None if the container does not tell whose it is.
+    """
+    pod = labels.parse_pod(container.labels, container.name)
+    if pod is None or not sandbox_id:
+        log.warning("container %s (%s) does not tell whose it is", container.id[:13], container.name)
+        return None
+    return SandboxRecord(
+        id=sandbox_id,
+        phase=Phase.STOPPED,
+        config=PodSandboxConfig(metadata=pod, labels=labels.make_pod_labels(pod)),
+        created_at=container.created_at,
+        netns_path=netns_path,
+        network=Attached(backend=""),
+    )
+
+
+def unseen_container(record: ContainerRecord) -> EngineContainer:
+    """What stands for the engine's answer about a container that it lists and cannot tell of."""
+    return EngineContainer(
+        id=record.id,
+        name="",
+        image_id=record.image_ref,
+        image=record.config.image.image if record.config.image else "",
+        phase=ContainerPhase.CREATED,
+        created_at=record.created_at,
+        labels={},
     )
 
 

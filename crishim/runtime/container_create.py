@@ -18,12 +18,11 @@ from crishim.errors import (
     SandboxNotReady,
 )
 from crishim.model import ContainerConfig, PodSandboxConfig
-from crishim.runtime.container_remove import remove_container
+from crishim.runtime.container_remove import remove_known
 from crishim.runtime.core import Runtime
 from crishim.runtime.engine_create import create_named
 from crishim.runtime.names import make_container_name
 from crishim.runtime.objects import Container, Sandbox
-from crishim.runtime.records import drop_container_record, put_container_record
 from crishim.runtime.spec.container import make_container_spec, make_log_path
 
 
@@ -36,6 +35,7 @@ async def create_container(
     SandboxNotFound, SandboxNotReady, ImageNotFound, NameReserved, InvalidArgument, UnsupportedField, the named errors
     of mounts, and the engine's. After an error nothing is left.
     """
+    rt.link.need_loaded()
     sandbox = rt.index.need_sandbox(sandbox_id)
     if config.metadata is None or not config.metadata.name:
         raise InvalidArgument("is missing", field="config.metadata.name")
@@ -59,16 +59,18 @@ async def create_container(
     if not (spec.entrypoint or spec.command or image.entrypoint or image.command):
         raise InvalidArgument("neither the request nor the image says what to run", field="config.command")
     name = make_container_name(config.metadata, sandbox.metadata)
+    second_name = f"{name}_{sandbox.id[:12]}"
     async with (
-        rt.names.reserve(name),
+        rt.names.reserve(name, second_name),
         UndoStack(f"CreateContainer {name}", rt.background, deadline=rt.settings.undo_deadline) as undo,
     ):
         with step("free name"):
-            name = await _free_name(rt, sandbox, config, name)
+            await _free_name(rt, sandbox, config)
+        if any(c.live.name.lstrip("/") == name for c in rt.index.containers()):
+            name = second_name  # a sandbox of the same pod, of another attempt, has its like
 
         async def remove(container_id: str) -> None:
-            rt.index.drop_container(container_id)
-            await drop_container_record(rt, sandbox.id, container_id)
+            await rt.records.drop_container(sandbox.id, container_id)
             with suppress(EngineNotFound):
                 await rt.link.engine.remove(container_id)
 
@@ -87,7 +89,7 @@ async def create_container(
         with step("engine inspect", engine=True):
             live = await rt.link.engine.inspect(container_id)
         record = ContainerRecord(id=live.id, config=config, image_ref=image.id, created_at=live.created_at)
-        await put_container_record(rt, sandbox.id, record)
+        await rt.records.put_container(sandbox.id, record)
         _need_ready(rt, sandbox.id)
         rt.index.put_container(Container(record=record, sandbox_id=sandbox.id, live=live, log_path=log_path))
         undo.forget()
@@ -100,8 +102,8 @@ def _need_ready(rt: Runtime, sandbox_id: str, cause: CRIError | None = None) -> 
         raise SandboxNotReady(f"sandbox {sandbox_id[:13]} is not ready", sandbox=sandbox_id) from cause
 
 
-async def _free_name(rt: Runtime, sandbox: Sandbox, config: ContainerConfig, name: str) -> str:
-    """Name and attempt are unique in a sandbox; the engine's name is made so among all sandboxes of the pod."""
+async def _free_name(rt: Runtime, sandbox: Sandbox, config: ContainerConfig) -> None:
+    """Name and attempt are unique in a sandbox; a leftover that nobody was told of goes."""
     for container in rt.index.containers_of(sandbox.id):
         if container.record.config.metadata == config.metadata:
             if not container.unclaimed:
@@ -109,9 +111,7 @@ async def _free_name(rt: Runtime, sandbox: Sandbox, config: ContainerConfig, nam
                     f"container {container.id[:13]} ({container.state.name}) has this name and attempt already",
                     container=container.id,
                 )
-            await remove_container(rt, container.id)
-    taken = any(c.live.name.lstrip("/") == name for c in rt.index.containers())
-    return f"{name}_{sandbox.id[:12]}" if taken else name
+            await remove_known(rt, container.id)
 
 
 def _target_in(rt: Runtime, sandbox_id: str) -> Callable[[str], str]:

@@ -13,13 +13,12 @@ from crishim.errors import (
     ContainerStartFailed,
     CRIError,
     EngineError,
-    EngineNotFound,
     SandboxNotReady,
 )
 from crishim.model import ContainerState
-from crishim.runtime.container_stop import kill_and_wait
+from crishim.runtime.container_stop import kill
 from crishim.runtime.core import Runtime
-from crishim.runtime.log_link import make_log_link
+from crishim.runtime.log_link import make_log_link, prepare_log_place
 from crishim.runtime.objects import Container, ContainerUser
 
 
@@ -30,6 +29,7 @@ async def start_container(rt: Runtime, container_id: str) -> None:
     OCI runtime's words (the container is then EXITED). A call that is cancelled lets the start come to its end, so that
     what is listed is true.
     """
+    rt.link.need_loaded()
     container = rt.index.need_container(container_id)
     async with rt.locks.hold(container.id):
         container = rt.index.need_container(container.id)
@@ -40,7 +40,7 @@ async def start_container(rt: Runtime, container_id: str) -> None:
                 f"container {container.id[:13]} has ended and cannot be started again", container=container.id
             )
         _need_ready(rt, container)
-        await make_log_link(container.log_path, container.live.log_path)
+        await prepare_log_place(container.log_path)
         task, cancelled = await rt.background.complete(_start(rt, container), name=f"start {container.id[:13]}")
         if cancelled:
             raise asyncio.CancelledError from task.exception()
@@ -49,32 +49,39 @@ async def start_container(rt: Runtime, container_id: str) -> None:
 
 async def _start(rt: Runtime, container: Container) -> None:
     with rt.watch.writing(container.id):
+        failure = await _ask_to_start(rt, container.id)
         try:
-            with step("engine start", engine=True):
-                await rt.link.engine.start(container.id)
-        except EngineNotFound as error:
-            await rt.watch.vanished(container.id)
-            raise ContainerNotFound(f"container {container.id[:13]} was removed", container=container.id) from error
-        except EngineError as error:
-            await _note_failure(rt, container)
-            raise ContainerStartFailed(str(error), container=container.id) from error
-        live = await rt.watch.refresh(container.id)
-    if live is not None and live.pid:
-        _note_user(rt, container.id, live.pid)
+            live = await rt.watch.refresh(container.id)
+        except CRIError as unseen:
+            rt.watch.mark(container.id)
+            raise (failure or unseen) from unseen
+    if live is None:
+        raise ContainerNotFound(f"container {container.id[:13]} was removed", container=container.id) from failure
+    if not live.started_at:
+        # Where only the answer was lost, it did start.
+        assert failure is not None, "an engine that says it started a container tells since when"
+        if isinstance(failure, EngineError):
+            raise ContainerStartFailed(str(failure), container=container.id) from failure
+        raise failure
     try:
+        await make_log_link(container.log_path, live.log_path)
+        # The pod may have been stopped in these very milliseconds by a stop that did not see this container run.
         _need_ready(rt, container)
-    except SandboxNotReady:
-        # The pod was stopped in these very milliseconds, and its stop may not have seen this container run.
-        await kill_and_wait(rt, container.id, "SIGKILL", rt.settings.kill_wait)
+    except CRIError:
+        await kill(rt, container.id)
         await rt.watch.refresh(container.id)
         raise
+    if live.pid:
+        _note_user(rt, container.id, live.pid)
 
 
-async def _note_failure(rt: Runtime, container: Container) -> None:
+async def _ask_to_start(rt: Runtime, container_id: str) -> CRIError | None:
     try:
-        await rt.watch.refresh(container.id)
-    except CRIError:
-        rt.watch.mark(container.id)
+        with step("engine start", engine=True):
+            await rt.link.engine.start(container_id)
+    except CRIError as error:
+        return error
+    return None
 
 
 def _need_ready(rt: Runtime, container: Container) -> None:

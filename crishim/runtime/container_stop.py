@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from crishim.aiokit.steps import step
 from crishim.errors import EngineNotFound, EngineTimeout, InvalidArgument
+from crishim.model import ContainerState
 from crishim.runtime.core import Runtime
 
 
@@ -19,6 +20,7 @@ async def stop_container(rt: Runtime, container_id: str, timeout: int) -> None:
         raise InvalidArgument("is missing", field="container_id")
     if timeout < 0:
         raise InvalidArgument(f"{timeout} is negative", field="timeout")
+    rt.link.need_loaded()
     container = rt.index.find_container(container_id)
     if container is not None:
         await end_container(rt, container.id, grace=timeout)
@@ -29,33 +31,37 @@ async def end_container(rt: Runtime, container_id: str, *, grace: float) -> None
     async with rt.locks.hold(container_id):
         pass
     container = rt.index.container(container_id)
-    if container is None or not container.running:
+    if container is None or container.state in (ContainerState.CONTAINER_CREATED, ContainerState.CONTAINER_EXITED):
         return
     with suppress(EngineNotFound):  # removed behind our back: it does not run
-        if not grace or not await _asked(rt, container_id, container.live.stop_signal or "SIGTERM", grace):
-            await kill_and_wait(rt, container_id, "SIGKILL", rt.settings.kill_wait)
+        signal = container.live.stop_signal or "SIGTERM"
+        if not grace or not await _ended_by(rt, container_id, signal, grace):
+            await kill(rt, container_id)
     await rt.watch.refresh(container_id)
 
 
-async def _asked(rt: Runtime, container_id: str, signal: str, grace: float) -> bool:
-    """Send the stop signal; say whether the container ended within `grace` seconds."""
-    try:
-        await kill_and_wait(rt, container_id, signal, grace)
-    except EngineTimeout:
-        return False
-    return True
+async def kill(rt: Runtime, container_id: str) -> None:
+    """Kill a container or sandbox and wait until it has ended. Raises EngineTimeout if it does not."""
+    if not await _ended_by(rt, container_id, "SIGKILL", rt.settings.kill_wait):
+        raise EngineTimeout(
+            f"container {container_id[:13]} still runs {rt.settings.kill_wait:g} s after SIGKILL",
+            container=container_id,
+        )
 
 
-async def kill_and_wait(rt: Runtime, container_id: str, signal: str, limit: float) -> None:
-    """Send a signal and wait until the container has ended. Raises EngineTimeout after `limit` seconds."""
+async def _ended_by(rt: Runtime, container_id: str, signal: str, limit: float) -> bool:
+    """Send a signal; say whether the container has ended within `limit` seconds."""
     engine = rt.link.engine
     with step(f"engine {signal}", engine=True):
         await engine.kill(container_id, signal)
+    # Not a timeout of the engine's own, which tells nothing of the container.
+    limited = asyncio.timeout(limit)
     try:
         with step("engine wait", engine=True):
-            async with asyncio.timeout(limit):
+            async with limited:
                 await engine.wait(container_id)
-    except TimeoutError as error:
-        raise EngineTimeout(
-            f"container {container_id[:13]} still runs {limit:g} s after {signal}", container=container_id
-        ) from error
+    except TimeoutError:
+        if limited.expired():
+            return False
+        raise
+    return True

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from pathlib import Path
 
 from crishim.aiokit.steps import step
+from crishim.aiokit.undo import UndoStack
 from crishim.engine.values import EngineResources
-from crishim.errors import ContainerNotFound, CRIError, EngineError, EngineNotFound
+from crishim.errors import ContainerNotFound, EngineNotFound, UnsupportedField
 from crishim.model import LinuxContainerResources
 from crishim.runtime.core import Runtime
-from crishim.runtime.objects import Container
-from crishim.runtime.records import put_container_record
+from crishim.runtime.records import with_container
 from crishim.runtime.spec.resources import check_resources, make_update_resources
-
-log = logging.getLogger(__name__)
 
 
 async def update_container_resources(rt: Runtime, container_id: str, asked: LinuxContainerResources | None) -> None:
@@ -24,46 +21,48 @@ async def update_container_resources(rt: Runtime, container_id: str, asked: Linu
     Raises ContainerNotFound, InvalidArgument, UnsupportedField, or the engine's error after the old values were put
     back.
     """
+    rt.link.need_loaded()
     container = rt.index.need_container(container_id)
     if asked is None:
         return
     check_resources(asked, "linux")
-    async with rt.locks.hold(container.id):
+    async with (
+        rt.locks.hold(container.id),
+        UndoStack(f"update of {container.id[:13]}", rt.background, deadline=rt.settings.undo_deadline) as undo,
+    ):
         container = rt.index.need_container(container.id)
-        before = container.live.resources
-        wanted = make_update_resources(asked, before)
-        with rt.watch.writing(container.id):
-            if wanted != EngineResources():
-                await _update(rt, container, wanted, before)
-            if asked.oom_score_adj and container.live.pid:
-                set_oom_score(container.live.pid, rt.host().clamp_oom_score(asked.oom_score_adj))
-            await rt.watch.refresh(container.id)
-        await put_container_record(rt, container.sandbox_id, replace(container.record, resources=asked))
-        current = rt.index.container(container.id)
-        if current is not None:
-            rt.index.put_container(replace(current, record=replace(container.record, resources=asked)))
+        live = container.live
+        wanted = make_update_resources(asked, live.resources)
+        # Each undo is registered before its effect: one that fails or is cancelled may have taken place in part.
+        if wanted != EngineResources():
+            undo.push("limits", lambda: _set_limits(rt, live.id, live.resources))
+            await _set_limits(rt, live.id, wanted)
+        if asked.oom_score_adj and live.pid:
+            undo.push("OOM score", lambda: set_oom_score(live.pid, live.oom_score_adj))
+            set_oom_score(live.pid, rt.host().clamp_oom_score(asked.oom_score_adj))
+        record = replace(container.record, resources=asked)
+        undo.push("record", lambda: rt.records.try_change(container.sandbox_id, with_container(container.record)))
+        await rt.records.commit(container.sandbox_id, with_container(record))
+        if (current := rt.index.container(live.id)) is not None:
+            rt.index.put_container(replace(current, record=record))
+        undo.forget()
 
 
-async def _update(rt: Runtime, container: Container, wanted: EngineResources, before: EngineResources) -> None:
-    engine = rt.link.engine
-    try:
-        with step("engine update", engine=True):
-            await engine.update(container.id, wanted)
-    except EngineNotFound as error:
-        raise ContainerNotFound(f"container {container.id[:13]} was removed", container=container.id) from error
-    except EngineError:
+async def _set_limits(rt: Runtime, container_id: str, limits: EngineResources) -> None:
+    with rt.watch.writing(container_id):
         try:
-            with step("engine update back", engine=True):
-                await engine.update(container.id, before)
-        except CRIError as error:
-            log.warning("container %s: the old limits cannot be put back: %s", container.id[:13], error)
-        raise
+            with step("engine update", engine=True):
+                await rt.link.engine.update(container_id, limits)
+        except EngineNotFound as error:
+            await rt.watch.vanished(container_id)
+            raise ContainerNotFound(f"container {container_id[:13]} was removed", container=container_id) from error
+        await rt.watch.refresh(container_id)
 
 
 def set_oom_score(pid: int, score: int, proc: Path = Path("/proc")) -> None:
     """Set the OOM score adjustment of a process and of all that descend from it; those that ended meanwhile are left.
 
-    The engine's API sets it at creation only.
+    The engine's API sets it at creation only. Raises UnsupportedField where the kernel does not let us.
     """
     pids = [pid]
     while pids:
@@ -74,3 +73,5 @@ def set_oom_score(pid: int, score: int, proc: Path = Path("/proc")) -> None:
                 pids += [int(child) for child in (task / "children").read_text().split()]
         except (FileNotFoundError, ProcessLookupError):
             continue
+        except OSError as error:
+            raise UnsupportedField(f"{score}: {error.strerror}", field="linux.oom_score_adj") from error

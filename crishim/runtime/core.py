@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -14,12 +13,13 @@ from crishim.runtime.last_seen import LastSeen
 from crishim.runtime.names import Names
 
 if TYPE_CHECKING:
-    from crishim.checkpoint.api import CheckpointStore
     from crishim.images.service import Images
     from crishim.network.api import PodNetwork
     from crishim.network.namespaces import NetworkNamespaces
     from crishim.runtime.engine_link import EngineLink
     from crishim.runtime.host import Host
+    from crishim.runtime.making import Making
+    from crishim.runtime.records import Records
     from crishim.runtime.watch import Watch
 
 
@@ -46,7 +46,8 @@ class Runtime:
 
     link: EngineLink
     """The engine as it is now; `link.engine` raises EngineUnavailable while it is not there."""
-    store: CheckpointStore
+    records: Records
+    """The way to every change of a sandbox's record, in index and store."""
     network: PodNetwork
     namespaces: NetworkNamespaces
     images: Images
@@ -57,9 +58,9 @@ class Runtime:
     names: Names
     last_seen: LastSeen
     """What the store remembers of the engine, for a start without it."""
-    locks: KeyedLocks = field(default_factory=KeyedLocks)
+    locks: KeyedLocks
     """One per sandbox and one per container. A sandbox's is taken before a container's, never after."""
-    background: Background = field(default_factory=Background)
+    background: Background
     settings: RuntimeSettings = field(default_factory=RuntimeSettings)
-    running: dict[str, asyncio.Task[object]] = field(default_factory=dict)
-    """Sandbox id to the RunPodSandbox that is making it, for StopPodSandbox to cancel."""
+    running: dict[str, Making] = field(default_factory=dict)
+    """Sandbox id to the RunPodSandbox that is making it, for StopPodSandbox to end."""

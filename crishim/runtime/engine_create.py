@@ -22,20 +22,19 @@ async def create_named(rt: Runtime, name: str, spec: ContainerSpec) -> str:
     A leftover of that name which nobody was told of is removed first. Raises NameReserved when somebody else's, or a
     running one, has the name. When the engine breaks off, what it may have made is removed if it can be reached.
     """
-    engine = rt.link.engine
-    try:
-        with step("engine create", engine=True):
-            return await engine.create(name, spec)
-    except EngineConflict as conflict:
-        await remove_leftover(rt, name, conflict)
-    except (EngineTimeout, EngineUnavailable):
-        await _remove_unanswered(rt, name, spec)
-        raise
-    try:
-        with step("engine create again", engine=True):
-            return await engine.create(name, spec)
-    except EngineConflict as conflict:
-        raise NameReserved(f"the engine's name {name} is taken again and again: {conflict}") from conflict
+    for last in (False, True):
+        engine = rt.link.engine
+        try:
+            with step("engine create", engine=True):
+                return await engine.create(name, spec)
+        except EngineConflict as conflict:
+            if last:
+                raise NameReserved(f"the engine's name {name} is taken again and again: {conflict}") from conflict
+            await remove_leftover(rt, name, conflict)
+        except (EngineTimeout, EngineUnavailable):
+            await _remove_unanswered(rt, name, spec)
+            raise
+    raise AssertionError("the second round returns or raises")
 
 
 async def remove_leftover(rt: Runtime, name: str, conflict: CRIError) -> None:
@@ -63,7 +62,9 @@ async def _remove_unanswered(rt: Runtime, name: str, spec: ContainerSpec) -> Non
     try:
         engine = rt.link.engine
         made = await engine.inspect(name)
-        if dict(made.labels) == dict(spec.labels) and made.phase is ContainerPhase.CREATED:
+        # The engine adds the image's labels to those that it was told.
+        ours = spec.labels.items() <= made.labels.items()
+        if ours and made.phase is ContainerPhase.CREATED:
             await engine.remove(made.id)
     except EngineNotFound:
         return

@@ -104,6 +104,7 @@ class EngineLink:
             self._task.cancel()
             await asyncio.wait((self._task,))
             self._task = None
+        self._error = EngineUnavailable("the connection to the engine is closed")
 
     async def _run(self) -> None:
         pause = _RETRY_FIRST
@@ -144,7 +145,7 @@ class EngineLink:
                     await self._unless_ended(reader, self._on_compare())
             finally:
                 reader.cancel()
-                await asyncio.wait((reader,))
+                await asyncio.gather(reader, return_exceptions=True)
 
     async def _read(self, events: AsyncIterator[EngineEvent]) -> None:
         async for event in events:
@@ -162,4 +163,4 @@ class EngineLink:
         finally:
             if not doing.done():
                 doing.cancel()
-                await asyncio.wait((doing,))
+                await asyncio.gather(doing, return_exceptions=True)

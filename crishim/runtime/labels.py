@@ -7,13 +7,16 @@ itself under one key of ours, because the convention cannot give back a label th
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import replace
-
-from pydantic import TypeAdapter, ValidationError
+from typing import TYPE_CHECKING
 
 from crishim.model import ContainerConfig, ContainerMetadata, ImageSpec, PodSandboxConfig, PodSandboxMetadata
 from crishim.runtime.names import SANDBOX_CONTAINER, parse_name
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 TYPE = "io.kubernetes.docker.type"
 SANDBOX, CONTAINER = "podsandbox", "container"
@@ -27,8 +30,20 @@ _POD_NAME, _POD_NAMESPACE, _POD_UID = ("io.kubernetes.pod." + k for k in ("name"
 _CONTAINER_NAME = "io.kubernetes.container.name"
 _OURS = frozenset((TYPE, SANDBOX_ID, LOG_PATH, CONFIG, HANDLER))
 
-_sandbox_config: TypeAdapter[PodSandboxConfig] = TypeAdapter(PodSandboxConfig)
-_container_config: TypeAdapter[ContainerConfig] = TypeAdapter(ContainerConfig)
+
+@functools.cache
+def _sandbox_config() -> TypeAdapter[PodSandboxConfig]:
+    # Building one takes 60 ms: not at import.
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(PodSandboxConfig)
+
+
+@functools.cache
+def _container_config() -> TypeAdapter[ContainerConfig]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(ContainerConfig)
 
 
 def make_sandbox_labels(config: PodSandboxConfig, runtime_handler: str) -> dict[str, str]:
@@ -38,12 +53,10 @@ def make_sandbox_labels(config: PodSandboxConfig, runtime_handler: str) -> dict[
     return {
         **_convention(config.labels, config.annotations),
         _CONTAINER_NAME: SANDBOX_CONTAINER,
-        _POD_NAME: pod.name,
-        _POD_NAMESPACE: pod.namespace,
-        _POD_UID: pod.uid,
+        **make_pod_labels(pod),
         TYPE: SANDBOX,
         HANDLER: runtime_handler,
-        CONFIG: _sandbox_config.dump_json(config, exclude_defaults=True).decode(),
+        CONFIG: _sandbox_config().dump_json(config, exclude_defaults=True).decode(),
     }
 
 
@@ -54,7 +67,7 @@ def make_container_labels(config: ContainerConfig, sandbox_id: str, log_path: st
         TYPE: CONTAINER,
         SANDBOX_ID: sandbox_id,
         LOG_PATH: log_path,
-        CONFIG: _container_config.dump_json(replace(config, envs=()), exclude_defaults=True).decode(),
+        CONFIG: _container_config().dump_json(replace(config, envs=()), exclude_defaults=True).decode(),
     }
 
 
@@ -62,30 +75,51 @@ def parse_sandbox_config(labels: Mapping[str, str], engine_name: str) -> PodSand
     """The request that made the sandbox, or what the convention tells of it; None if it is nobody's sandbox."""
     if CONFIG in labels:
         try:
-            return _sandbox_config.validate_json(labels[CONFIG])
-        except ValidationError:
+            config = _sandbox_config().validate_json(labels[CONFIG])
+        except ValueError:
             pass  # written by a later version, or by hand: the convention still tells who it is
+        else:
+            if config.metadata is not None and config.metadata.name and config.metadata.uid:
+                return config
     name = parse_name(engine_name)
-    pod, namespace, uid, attempt = (name[1], name[2], name[3], name[4]) if name else ("", "", "", 0)
+    metadata = parse_pod(labels, engine_name)
+    if metadata is None:
+        return None
+    user, annotations = _parse_convention(labels)
+    if user.get(_CONTAINER_NAME) == SANDBOX_CONTAINER:
+        del user[_CONTAINER_NAME]  # the convention's mark, not the pod's
+    return PodSandboxConfig(
+        metadata=replace(metadata, attempt=name[4] if name else 0), labels=user, annotations=annotations
+    )
+
+
+def parse_pod(labels: Mapping[str, str], engine_name: str) -> PodSandboxMetadata | None:
+    """The pod that a sandbox or container belongs to, attempt 0; None if neither labels nor name tell."""
+    name = parse_name(engine_name)
+    pod, namespace, uid = name[1:4] if name else ("", "", "")
     metadata = PodSandboxMetadata(
         name=labels.get(_POD_NAME, pod),
         namespace=labels.get(_POD_NAMESPACE, namespace),
         uid=labels.get(_POD_UID, uid),
-        attempt=attempt,
     )
-    if not (metadata.name and metadata.uid):
-        return None
-    user, annotations = _parse_convention(labels)
-    return PodSandboxConfig(metadata=metadata, labels=user, annotations=annotations)
+    return metadata if metadata.name and metadata.uid else None
+
+
+def make_pod_labels(pod: PodSandboxMetadata) -> dict[str, str]:
+    """The labels by which a kubelet finds the sandboxes of a pod."""
+    return {_POD_NAME: pod.name, _POD_NAMESPACE: pod.namespace, _POD_UID: pod.uid}
 
 
 def parse_container_config(labels: Mapping[str, str], engine_name: str, image: str) -> ContainerConfig | None:
     """The request that made the container (without its environment), or what the convention tells of it."""
     if CONFIG in labels:
         try:
-            return _container_config.validate_json(labels[CONFIG])
-        except ValidationError:
+            config = _container_config().validate_json(labels[CONFIG])
+        except ValueError:
             pass
+        else:
+            if config.metadata is not None and config.metadata.name:
+                return config
     name = parse_name(engine_name)
     container = labels.get(_CONTAINER_NAME, name[0] if name else "")
     if not container:

@@ -6,8 +6,8 @@ The scheme is dockershim's, because cAdvisor, log agents and people read it:
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 from crishim.aiokit.locks import KeyedLocks
 from crishim.model import ContainerMetadata, PodSandboxMetadata
@@ -38,13 +38,30 @@ class Names:
 
     def __init__(self) -> None:
         self._locks = KeyedLocks()
+        self._notes: list[set[str]] = []
+
+    def __len__(self) -> int:
+        return len(self._locks)
+
+    def __repr__(self) -> str:
+        return f"<Names {sorted(self._locks.keys())}>"
 
     @asynccontextmanager
-    async def reserve(self, name: str) -> AsyncIterator[None]:
-        """Hold the name inside the block."""
-        async with self._locks.hold(name):
+    async def reserve(self, *names: str) -> AsyncIterator[None]:
+        """Hold the names inside the block; all who ask for more than one name the same one first."""
+        for note in self._notes:
+            note.update(names)
+        async with AsyncExitStack() as stack:
+            for name in names:
+                await stack.enter_async_context(self._locks.hold(name))
             yield
 
-    def busy(self, name: str) -> bool:
-        """Whether somebody is making this name at this moment; `name` with or without the engine's slash."""
-        return self._locks.locked(name.lstrip("/"))
+    @contextmanager
+    def noting(self) -> Iterator[set[str]]:
+        """Collects the names that are reserved at the block's begin or at any time in it."""
+        note = set(self._locks.keys())
+        self._notes.append(note)
+        try:
+            yield note
+        finally:
+            self._notes.remove(note)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import AsyncExitStack
 
 from crishim.aiokit.background import Background
+from crishim.aiokit.locks import KeyedLocks
 from crishim.checkpoint.api import CheckpointStore
 from crishim.engine.api import Engine
 from crishim.engine.values import EngineEvent, EngineFacts
-from crishim.errors import CRIError
+from crishim.errors import CheckpointFailed, CRIError
 from crishim.images.core import ImageSettings
 from crishim.images.service import Images
 from crishim.network.api import PodNetwork
@@ -24,7 +26,8 @@ from crishim.runtime.index import Index
 from crishim.runtime.last_seen import LastSeen, note_last_seen, read_last_seen
 from crishim.runtime.names import Names
 from crishim.runtime.reconcile import Reconciler
-from crishim.runtime.watch import Watch
+from crishim.runtime.records import Records
+from crishim.runtime.watch import RETRY, Watch
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +47,10 @@ class Node:
         settings: RuntimeSettings | None = None,
         image_settings: ImageSettings | None = None,
         compare_every: float = COMPARE_EVERY,
+        look_again_after: float = RETRY,
     ) -> None:
+        """`compare_every`: seconds between comparisons with the engine's list. `look_again_after`: seconds until an
+        object is asked for again that the engine could not tell of."""
         self._engine = engine
         self._store = store
         self._network = network
@@ -54,21 +60,25 @@ class Node:
         self._host = host.Host()
         self._index = Index()
         self._names = Names()
+        self._locks = KeyedLocks()
         self._background = Background()
-        self._watch = Watch(engine, self._index, store, self._background)
+        self._records = Records(self._index, store, self._background)
+        self._watch = Watch(engine, self._index, self._records, retry=look_again_after)
         self._link = EngineLink(
             engine,
             on_connect=self._on_connect,
             on_event=self._on_event,
-            on_compare=self._compare,
+            on_compare=self.compare,
             compare_every=compare_every,
         )
         self._reconciler = Reconciler(
             engine=engine,
             store=store,
             index=self._index,
+            records=self._records,
             watch=self._watch,
             names=self._names,
+            locks=self._locks,
             namespaces=namespaces,
             network=network,
         )
@@ -109,7 +119,7 @@ class Node:
         await self._network.start()
         self.runtime = Runtime(
             link=self._link,
-            store=self._store,
+            records=self._records,
             network=self._network,
             namespaces=self._namespaces,
             images=self._images,
@@ -118,6 +128,7 @@ class Node:
             index=self._index,
             names=self._names,
             last_seen=last_seen,
+            locks=self._locks,
             background=self._background,
             settings=self._settings,
         )
@@ -126,15 +137,19 @@ class Node:
 
     async def close(self, drain: float = 10.0) -> None:
         """Let what is under way come to its end within `drain` seconds, then close everything."""
-        for name in await self._background.drain(drain):
-            log.warning("not finished at exit: %s", name)
-        await self._link.close()
+        async with AsyncExitStack() as stack:  # in reverse order, each whatever became of the others
+            stack.push_async_callback(self._store.close)
+            stack.push_async_callback(self._engine.close)
+            stack.push_async_callback(self._network.close)
+            stack.push_async_callback(self._end_watching)
+            stack.push_async_callback(self._link.close)
+            for name in await self._background.drain(drain):
+                log.warning("not finished at exit: %s", name)
+
+    async def _end_watching(self) -> None:
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait((self._watching,))
-        await self._network.close()
-        await self._engine.close()
-        await self._store.close()
 
     def _on_event(self, event: EngineEvent) -> None:
         if event.kind == "container":
@@ -149,26 +164,31 @@ class Node:
         first = not self._link.loaded
         self._reading = True
         try:
-            await self._compare()
+            await self.compare()
         finally:
             self._reading = False
         if first:
             await self._clear_leftovers()
-        await note_last_seen(self._store, facts)
+        try:
+            await note_last_seen(self._store, facts)
+        except CheckpointFailed as error:
+            log.warning("what the engine is cannot be remembered for a start without it: %s", error)
 
-    async def _compare(self) -> None:
+    async def compare(self) -> None:
+        """Read everything of the engine now; what happens at each connection and every `compare_every` seconds."""
         # Pods first: the images' part is longer on a node with many of them, and changes less.
         await self._reconciler.compare()
         await self._images.refresh()
 
     async def _clear_leftovers(self) -> None:
         """Pins and attachments that belong to no sandbox: left by a crash, or by an earlier boot."""
-        for sandbox_id in await self._namespaces.pins():
-            if self._index.sandbox(sandbox_id) is None:
-                log.info("unpinning the namespace of unknown sandbox %s", sandbox_id[:13])
-                await self._namespaces.unpin(sandbox_id)
-        valid = {s.id: s.record.network for s in self._index.sandboxes() if s.record.network is not None}
         try:
-            await self._network.gc(valid)
+            for sandbox_id in await self._namespaces.pins():
+                if self._index.sandbox(sandbox_id) is None:
+                    log.info("unpinning the namespace of unknown sandbox %s", sandbox_id[:13])
+                    await self._namespaces.unpin(sandbox_id)
+            await self._network.gc(
+                {s.id: s.record.network for s in self._index.sandboxes() if s.record.network is not None}
+            )
         except CRIError as error:
-            log.warning("attachments of unknown pods cannot be released: %s", error)
+            log.warning("what unknown pods left cannot be released: %s", error)

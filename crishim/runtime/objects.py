@@ -3,10 +3,12 @@
 States are derived from these two, never stored:
 
     sandbox    READY     its record says READY, and the engine runs the very process whose namespaces are pinned
+                         (or has not told yet, since a start of crishim, what became of it)
                NOTREADY  everything else
     container  CREATED   the engine has it and it never started
                RUNNING   it runs (a paused one does, too)
                EXITED    it ran and ended, or its start failed
+               UNKNOWN   the engine lists it, but has not told yet, since a start of crishim, what became of it
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ class Sandbox:
     record: SandboxRecord
     live: EngineContainer | None
     """None: the engine has no such container (it was removed behind our back, or its store was switched)."""
+    seen: bool = True
+    """Whether the engine has told of it since crishim started. Until then its record is the last known state."""
     revision: int = 0
 
     @property
@@ -54,7 +58,11 @@ class Sandbox:
 
     @cached_property
     def state(self) -> PodSandboxState:
-        if self.record.phase is not Phase.READY or self.live is None or not self.running:
+        if self.record.phase is not Phase.READY:
+            return PodSandboxState.SANDBOX_NOTREADY
+        if not self.seen:
+            return PodSandboxState.SANDBOX_READY
+        if self.live is None or not self.running:
             return PodSandboxState.SANDBOX_NOTREADY
         # A restart behind our back left the pinned namespaces without the process that containers would join.
         same = self.live.started_at == self.record.started_at
@@ -97,6 +105,8 @@ class Container:
     user: ContainerUser | None = None
     found: bool = False
     """Found in the engine at a start of crishim, so that nobody may know of it yet."""
+    seen: bool = True
+    """Whether the engine has told of it since crishim started; if not, `live` holds nothing but what is recorded."""
     revision: int = 0
 
     @property
@@ -115,12 +125,12 @@ class Container:
 
     @property
     def start_failed(self) -> bool:
-        """The engine leaves a container whose start failed in `created`, with an error or exit code."""
-        live = self.live
-        return live.phase is ContainerPhase.CREATED and (bool(live.error) or live.exit_code != 0)
+        return start_failed(self.live)
 
     @cached_property
     def state(self) -> ContainerState:
+        if not self.seen:
+            return ContainerState.CONTAINER_UNKNOWN
         if self.start_failed:
             return ContainerState.CONTAINER_EXITED
         return _STATES[self.live.phase]
@@ -165,6 +175,11 @@ class Container:
     @property
     def message(self) -> str:
         return self.live.error if self.state is ContainerState.CONTAINER_EXITED else ""
+
+
+def start_failed(live: EngineContainer) -> bool:
+    """The engine leaves a container whose start failed in `created`, with an error or exit code."""
+    return live.phase is ContainerPhase.CREATED and (bool(live.error) or live.exit_code != 0)
 
 
 _STATES = {

@@ -5,30 +5,42 @@ One bad object never fails the rest: it is told in the log and left alone.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from crishim.aiokit.locks import KeyedLocks
 from crishim.checkpoint.api import CheckpointStore
-from crishim.checkpoint.record import SandboxRecord
+from crishim.checkpoint.record import ContainerRecord
 from crishim.engine.api import Engine
 from crishim.engine.values import EngineContainer
-from crishim.errors import CRIError, EngineNotFound, EngineUnavailable
+from crishim.errors import CRIError, EngineUnavailable
 from crishim.network.api import PodNetwork
 from crishim.network.namespaces import NetworkNamespaces
 from crishim.runtime import labels
-from crishim.runtime.adopt import adopt_container, adopt_sandbox
-from crishim.runtime.index import Index
+from crishim.runtime.adopt import adopt_container, adopt_sandbox, lost_sandbox, unseen_container
+from crishim.runtime.index import Change, Index
+from crishim.runtime.log_link import remove_log_link
 from crishim.runtime.names import Names
 from crishim.runtime.objects import Container, Sandbox
+from crishim.runtime.read_all import inspect_all
+from crishim.runtime.records import Records, with_container
 from crishim.runtime.spec.container import make_log_path
 from crishim.runtime.watch import Watch
 
 log = logging.getLogger(__name__)
 
-_AT_ONCE = 8
-"""Inspects asked at once while everything is read."""
+
+@dataclass(frozen=True)
+class Touched:
+    """What our own calls had to do with while everything was read: what was read of it before says nothing."""
+
+    names: set[str]
+    dropped: set[str]
+
+    def __contains__(self, live: EngineContainer) -> bool:
+        return live.id in self.dropped or live.name.lstrip("/") in self.names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +50,10 @@ class Reconciler:
     engine: Engine
     store: CheckpointStore
     index: Index
+    records: Records
     watch: Watch
     names: Names
+    locks: KeyedLocks
     namespaces: NetworkNamespaces
     network: PodNetwork
 
@@ -49,94 +63,154 @@ class Reconciler:
         for thing in loaded.set_aside:
             log.error("checkpoint %s is unreadable (%s); kept at %s", thing.name, thing.reason, thing.kept_at)
         for record in loaded.records:
-            self.index.put_sandbox(Sandbox(record=record, live=None))
+            if record.config.metadata is None:
+                log.error("checkpoint %s does not tell whose it is; the engine's labels are asked", record.id[:13])
+                continue
+            self.index.put_sandbox(Sandbox(record=record, live=None, seen=False))
 
     async def compare(self) -> None:
         """Read all of the engine's containers that belong to pods. Raises EngineUnavailable, EngineTimeout."""
-        before = {c.id for c in self.index.containers()} | {s.id for s in self.index.sandboxes()}
-        listed = set(await self.engine.list_containers({labels.TYPE: ""}))
-        found = await self._inspect_all(listed | before)
-        for live in sorted(found, key=lambda c: c.created_at):
-            ours = live.labels.get(labels.TYPE) == labels.SANDBOX
-            if ours and self.index.sandbox(live.id) is None and not self.names.busy(live.name):
-                await self._adopt_sandbox(live)
-        for live in sorted(found, key=lambda c: c.created_at):
-            if live.labels.get(labels.TYPE) == labels.CONTAINER and self.index.container(live.id) is None:
-                await self._adopt_container(live)
-        for gone in before - {live.id for live in found}:
-            await self.watch.vanished(gone)
-        await self._forget_lost_containers(listed)
+        with self.watch.reading(), self._touched() as touched:
+            known = {c.id for c in self.index.containers()} | {s.id for s in self.index.sandboxes()}
+            recorded = {i for s in self.index.sandboxes() for i in s.record.containers}
+            listed = set(await self.engine.list_containers({labels.TYPE: ""}))
+            read = await inspect_all(self.engine, self.watch, listed | known)
+            for live in read.found:
+                if live.labels.get(labels.TYPE) == labels.SANDBOX and not self._settled(live, touched):
+                    await self._alone(live.id, self._adopt_sandbox(live))
+            for live in read.found:
+                if live.labels.get(labels.TYPE) == labels.CONTAINER and not self._settled(live, touched):
+                    await self._alone(live.id, self._adopt_container(live, touched))
+            for container_id in known & read.missing:
+                await self.watch.vanished(container_id)
+            self._take_unseen(listed & read.unanswered)
+            await self._forget_lost_containers(recorded - listed)
+        await self._pin_again()
+        await self.records.flush()
 
-    async def _inspect_all(self, ids: Iterable[str]) -> list[EngineContainer]:
-        slots = asyncio.Semaphore(_AT_ONCE)
-        found: list[EngineContainer] = []
+    @contextmanager
+    def _touched(self) -> Iterator[Touched]:
+        with self.names.noting() as names:
+            touched = Touched(names, set())
 
-        async def look(container_id: str) -> None:
-            async with slots:
-                stamp = self.watch.stamp()
-                try:
-                    live = await self.engine.inspect(container_id)
-                    found.append(live)
-                    if self.watch.counts(container_id, stamp):
-                        self.watch.apply(live)
-                    else:
-                        self.watch.mark(container_id)
-                except EngineNotFound:
-                    pass  # removed since it was listed
-                except EngineUnavailable:
-                    raise
-                except CRIError as error:
-                    log.warning("container %s cannot be inspected: %s", container_id[:13], error)
-                    self.watch.mark(container_id)
+            def note(change: Change) -> None:
+                if change.after is None and change.before is not None:
+                    touched.dropped.add(change.before.id)
 
+            unsubscribe = self.index.subscribe(note)
+            try:
+                yield touched
+            finally:
+                unsubscribe()
+
+    def _settled(self, live: EngineContainer, touched: Touched) -> bool:
+        return bool(self.index.sandbox(live.id) or self.index.container(live.id)) or live in touched
+
+    async def _alone(self, object_id: str, work: Awaitable[None]) -> None:
+        """Whatever is wrong with one object stays with it, but for an engine that is away."""
         try:
-            async with asyncio.TaskGroup() as group:
-                for container_id in ids:
-                    group.create_task(look(container_id), name=f"inspect {container_id[:13]}")
-        except ExceptionGroup as errors:
-            raise errors.exceptions[0] from errors
-        return found
+            await work
+        except EngineUnavailable:
+            raise
+        except CRIError as error:
+            log.warning("container %s is left alone: %s", object_id[:13], error)
+        except Exception:
+            log.exception("container %s is left alone", object_id[:13])
+
+    # --- objects without a record
 
     async def _adopt_sandbox(self, live: EngineContainer) -> None:
         path = self.namespaces.path(live.id)
-        record = adopt_sandbox(live, path, has_addresses=self.network.name != "none")
-        if record is None:
-            return
-        if record.netns_path and live.pid and not self.namespaces.pinned(live.id):
-            try:
-                await self.namespaces.pin(live.id, live.pid)
-            except CRIError as error:
-                log.warning("the namespace of sandbox %s cannot be pinned: %s", live.id[:13], error)
-        log.info("sandbox %s (%s) has no record: read from its labels", live.id[:13], live.name)
-        self.index.put_sandbox(Sandbox(record=record, live=live))
-        await self.store.put(record)
+        ips = await self.namespaces.addresses(live.pid) if live.pid and live.network_mode != "host" else ()
+        record = adopt_sandbox(live, path, ips, has_addresses=self.network.name != "none")
+        if record is not None:
+            log.info("sandbox %s (%s) has no record: read from its labels", live.id[:13], live.name)
+            self.records.add(Sandbox(record=record, live=live))
 
-    async def _adopt_container(self, live: EngineContainer) -> None:
-        sandbox = self.index.sandbox(live.labels.get(labels.SANDBOX_ID, ""))
-        if sandbox is None or self.names.busy(live.name):
+    async def _adopt_container(self, live: EngineContainer, touched: Touched) -> None:
+        sandbox = self._sandbox_of(live, touched)
+        if sandbox is None:
             return
         record = sandbox.record.containers.get(live.id) or adopt_container(live, live.image_id)
         if record is None:
             return
-        try:
-            log_path = make_log_path(sandbox.record.config.log_directory, record.config.log_path)
-        except CRIError:
-            log_path = ""
-        log_path = log_path or live.labels.get(labels.LOG_PATH, "")
-        self.index.put_container(
-            Container(record=record, sandbox_id=sandbox.id, live=live, log_path=log_path, found=True)
-        )
+        path = _log_path(sandbox, record) or live.labels.get(labels.LOG_PATH, "")
+        self.index.put_container(Container(record=record, sandbox_id=sandbox.id, live=live, log_path=path, found=True))
         if live.id not in sandbox.record.containers:
-            containers = {**sandbox.record.containers, live.id: record}
-            await self._put(sandbox, replace(sandbox.record, containers=containers))
+            await self.records.try_change(sandbox.id, with_container(record))
 
-    async def _forget_lost_containers(self, listed: set[str]) -> None:
+    def _sandbox_of(self, live: EngineContainer, touched: Touched) -> Sandbox | None:
+        sandbox_id = live.labels.get(labels.SANDBOX_ID, "")
+        if (sandbox := self.index.sandbox(sandbox_id)) is not None or sandbox_id in touched.dropped:
+            return sandbox
+        record = lost_sandbox(live, sandbox_id, self.namespaces.path(sandbox_id) if sandbox_id else "")
+        if record is None:
+            return None
+        log.warning("sandbox %s of container %s is lost: listed until it is removed", sandbox_id[:13], live.id[:13])
+        self.records.add(Sandbox(record=record, live=None))
+        return self.index.sandbox(sandbox_id)
+
+    # --- records without an object
+
+    def _take_unseen(self, unanswered: set[str]) -> None:
+        """List containers of which only the record tells; the watch asks on."""
+        recorded: Mapping[str, tuple[Sandbox, ContainerRecord]] = {
+            record.id: (sandbox, record)
+            for sandbox in self.index.sandboxes()
+            for record in sandbox.record.containers.values()
+        }
+        for container_id in unanswered & recorded.keys():
+            if self.index.container(container_id) is None:
+                sandbox, record = recorded[container_id]
+                self.index.put_container(
+                    Container(
+                        record=record,
+                        sandbox_id=sandbox.id,
+                        live=unseen_container(record),
+                        log_path=_log_path(sandbox, record),
+                        found=True,
+                        seen=False,
+                    )
+                )
+        for container_id in unanswered:
+            self.watch.mark(container_id)
+
+    async def _forget_lost_containers(self, lost: set[str]) -> None:
         """Containers that a record tells of but that the engine has no more."""
         for sandbox in tuple(self.index.sandboxes()):
-            rest = {k: v for k, v in sandbox.record.containers.items() if k in listed or self.index.container(k)}
-            if len(rest) != len(sandbox.record.containers):
-                await self._put(sandbox, replace(sandbox.record, containers=rest))
+            for container_id in lost & sandbox.record.containers.keys():
+                if self.index.container(container_id) is None:
+                    await remove_log_link(_log_path(sandbox, sandbox.record.containers[container_id]))
+                    await self.records.drop_container(sandbox.id, container_id)
 
-    async def _put(self, sandbox: Sandbox, record: SandboxRecord) -> None:
-        self.index.put_sandbox(replace(sandbox, record=record))
-        await self.store.put(record)
+    # --- namespaces
+
+    async def _pin_again(self) -> None:
+        """A pin that was taken away under a running sandbox: without it the network could not be given back."""
+        for sandbox in tuple(self.index.sandboxes()):
+            # Where somebody holds the lock, the sandbox is being stopped.
+            if sandbox.ready and sandbox.seen and sandbox.record.netns_path and not self.locks.locked(sandbox.id):
+                await self._alone(sandbox.id, self._pin(sandbox.id))
+
+    async def _pin(self, sandbox_id: str) -> None:
+        if self.namespaces.pinned(sandbox_id):
+            return
+        async with self.locks.hold(sandbox_id):
+            sandbox = self.index.sandbox(sandbox_id)
+            if sandbox is None or not sandbox.ready or sandbox.live is None:
+                return
+            log.warning("the pin of sandbox %s was gone: pinned again", sandbox_id[:13])
+            await self.namespaces.pin(sandbox_id, sandbox.live.pid)
+            now = await self.engine.inspect(sandbox_id)
+            if (now.pid, now.started_at) != (sandbox.live.pid, sandbox.live.started_at):
+                await self.namespaces.unpin(sandbox_id)  # the pid may be a stranger's by now
+                return
+            path = self.namespaces.path(sandbox_id)
+            await self.records.try_change(sandbox_id, lambda record: replace(record, netns_path=path))
+
+
+def _log_path(sandbox: Sandbox, record: ContainerRecord) -> str:
+    try:
+        return make_log_path(sandbox.record.config.log_directory, record.config.log_path)
+    except CRIError:
+        return ""

@@ -7,7 +7,7 @@ from contextlib import suppress
 from crishim.aiokit.gather import gather_all
 from crishim.aiokit.steps import step
 from crishim.errors import EngineNotFound, InvalidArgument
-from crishim.runtime.container_remove import remove_held
+from crishim.runtime.container_remove import remove_known
 from crishim.runtime.core import Runtime
 from crishim.runtime.sandbox_stop import cancel_run, stop_held
 
@@ -19,6 +19,7 @@ async def remove_pod_sandbox(rt: Runtime, sandbox_id: str) -> None:
     """
     if not sandbox_id:
         raise InvalidArgument("is missing", field="pod_sandbox_id")
+    rt.link.need_loaded()
     sandbox = rt.index.find_sandbox(sandbox_id)
     if sandbox is None:
         return
@@ -31,17 +32,10 @@ async def take_away(rt: Runtime, sandbox_id: str) -> None:
     async with rt.locks.hold(sandbox_id):
         await stop_held(rt, sandbox_id)
         with step("remove containers"):
-            await gather_all(_remove_container(rt, c.id) for c in rt.index.containers_of(sandbox_id))
+            await gather_all(remove_known(rt, c.id) for c in rt.index.containers_of(sandbox_id))
         if rt.index.sandbox(sandbox_id) is None:
             return
         with rt.watch.writing(sandbox_id):
             with suppress(EngineNotFound), step("engine remove", engine=True):
                 await rt.link.engine.remove(sandbox_id)
-            with step("checkpoint delete"):
-                await rt.store.delete(sandbox_id)
-            rt.index.drop_sandbox(sandbox_id)
-
-
-async def _remove_container(rt: Runtime, container_id: str) -> None:
-    async with rt.locks.hold(container_id):
-        await remove_held(rt, container_id)
+            await rt.records.delete(sandbox_id)

@@ -16,6 +16,7 @@ from crishim.network.api import Attached
 from crishim.runtime.attachment import make_attachment
 from crishim.runtime.core import Runtime
 from crishim.runtime.engine_create import create_named
+from crishim.runtime.making import Making
 from crishim.runtime.names import make_sandbox_name
 from crishim.runtime.objects import Sandbox
 from crishim.runtime.resolv_conf import make_resolv_conf
@@ -33,48 +34,50 @@ async def run_pod_sandbox(rt: Runtime, config: PodSandboxConfig, runtime_handler
     check_metadata(config)
     assert config.metadata is not None
     name = make_sandbox_name(config.metadata)
-    async with rt.names.reserve(name):
-        # Everything that can be refused is refused before anything is made.
-        spec = make_sandbox_spec(
-            config, runtime_handler, image="", facts=rt.link.facts, host=rt.host(), settings=rt.settings
-        )
-        host_network = spec.network_mode == "host"
-        resolv_conf = make_resolv_conf(config.dns_config)
-        if not host_network and not (status := rt.network.status()).ready:
-            raise NetworkNotReady(f"{status.reason}: {status.message}")
-        with step("free name"):
-            await _free_name(rt, config.metadata)
-        with step("sandbox image"):
-            # May be a long pull, so it is done where a cancellation takes effect at once.
-            await rt.images.ensure_sandbox_image()
-        async with UndoStack(f"RunPodSandbox {name}", rt.background, deadline=rt.settings.undo_deadline) as undo:
+    making = Making(rt.running)
+    with making.under_way():
+        async with rt.names.reserve(name):
+            # Everything that can be refused is refused before anything is made.
+            spec = make_sandbox_spec(
+                config, runtime_handler, image="", facts=rt.link.facts, host=rt.host(), settings=rt.settings
+            )
+            host_network = spec.network_mode == "host"
+            resolv_conf = make_resolv_conf(config.dns_config)
+            if not host_network and not (status := rt.network.status()).ready:
+                raise NetworkNotReady(f"{status.reason}: {status.message}")
+            with step("free name"):
+                await _free_name(rt, config.metadata)
+            with step("sandbox image"):
+                # May be a long pull, so it is done where a cancellation takes effect at once.
+                await rt.images.ensure_sandbox_image()
+            async with UndoStack(f"RunPodSandbox {name}", rt.background, deadline=rt.settings.undo_deadline) as undo:
 
-            async def create() -> str:
-                sandbox_id, image = await _create_with_image(rt, name, spec)
-                path = "" if host_network else rt.namespaces.path(sandbox_id)
-                record = SandboxRecord(
-                    id=sandbox_id,
-                    phase=Phase.CREATING,
-                    config=config,
-                    runtime_handler=runtime_handler,
-                    created_at=time.time_ns(),
-                    netns_path=path,
-                    image_ref=image,
-                )
-                rt.index.put_sandbox(Sandbox(record=record, live=None))
-                return sandbox_id
+                async def create() -> str:
+                    sandbox_id, image = await _create_with_image(rt, name, spec)
+                    record = SandboxRecord(
+                        id=sandbox_id,
+                        phase=Phase.CREATING,
+                        config=config,
+                        runtime_handler=runtime_handler,
+                        created_at=time.time_ns(),
+                        netns_path="" if host_network else rt.namespaces.path(sandbox_id),
+                        image_ref=image,
+                    )
+                    making.known_as(sandbox_id)
+                    rt.records.add(Sandbox(record=record, live=None))
+                    return sandbox_id
 
-            sandbox_id = await undo.effect("create", create(), lambda made: take_away(rt, made))
-            task = asyncio.current_task()
-            assert task is not None
-            rt.running[sandbox_id] = task
-            try:
+                sandbox_id = await undo.effect("create", create(), lambda made: _unmake(rt, made))
                 with rt.watch.writing(sandbox_id):
                     await _bring_up(rt, undo, sandbox_id, host_network=host_network, resolv_conf=resolv_conf)
                 undo.forget()
-            finally:
-                del rt.running[sandbox_id]
-        return sandbox_id
+            return sandbox_id
+
+
+async def _unmake(rt: Runtime, sandbox_id: str) -> None:
+    """Undo everything. What remains if that fails is a leftover that nobody was told of, even if it was READY."""
+    await rt.records.try_change(sandbox_id, lambda record: replace(record, phase=Phase.CREATING))
+    await take_away(rt, sandbox_id)
 
 
 async def _create_with_image(rt: Runtime, name: str, spec: ContainerSpec) -> tuple[str, str]:
@@ -120,21 +123,18 @@ async def _bring_up(rt: Runtime, undo: UndoStack, sandbox_id: str, *, host_netwo
         with step("prepare namespace"):
             await rt.namespaces.prepare(sandbox_id, net_sysctls(_need(rt, sandbox_id).record.config))
     attached = await _attach(rt, sandbox_id, planned, live, resolv_conf)
-    sandbox = _need(rt, sandbox_id)
-    record = replace(sandbox.record, phase=Phase.READY, started_at=live.started_at, network=attached)
-    with step("checkpoint put"):
-        await rt.store.put(record)
-    rt.index.put_sandbox(replace(_need(rt, sandbox_id), record=record, live=live))
+    rt.watch.apply(live)
+    # Durable first: what anybody has seen READY is READY after a crash, too.
+    await rt.records.commit(
+        sandbox_id, lambda r: replace(r, phase=Phase.READY, started_at=live.started_at, network=attached)
+    )
+    _need(rt, sandbox_id)
 
 
 async def _plan(rt: Runtime, sandbox_id: str, *, host_network: bool) -> Attached | None:
     """Checkpoint what is about to be attached, so that it can be detached whatever happens."""
-    sandbox = _need(rt, sandbox_id)
-    planned = None if host_network else rt.network.plan(make_attachment(sandbox))
-    record = replace(sandbox.record, network=planned)
-    rt.index.put_sandbox(replace(sandbox, record=record))
-    with step("checkpoint put"):
-        await rt.store.put(record)
+    planned = None if host_network else rt.network.plan(make_attachment(_need(rt, sandbox_id)))
+    await rt.records.change(sandbox_id, lambda record: replace(record, network=planned))
     return planned
 
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
 from dataclasses import replace
 
 from crishim.aiokit.gather import gather_all
 from crishim.aiokit.steps import step
-from crishim.checkpoint.record import Phase
+from crishim.checkpoint.record import Phase, SandboxRecord
 from crishim.errors import EngineNotFound, InvalidArgument
 from crishim.runtime.attachment import make_attachment
-from crishim.runtime.container_stop import end_container, kill_and_wait
+from crishim.runtime.container_stop import end_container, kill
 from crishim.runtime.core import Runtime
-from crishim.runtime.records import change_record
 
 
 async def stop_pod_sandbox(rt: Runtime, sandbox_id: str) -> None:
@@ -24,6 +22,7 @@ async def stop_pod_sandbox(rt: Runtime, sandbox_id: str) -> None:
     """
     if not sandbox_id:
         raise InvalidArgument("is missing", field="pod_sandbox_id")
+    rt.link.need_loaded()
     sandbox = rt.index.find_sandbox(sandbox_id)
     if sandbox is None:
         return
@@ -34,19 +33,17 @@ async def stop_pod_sandbox(rt: Runtime, sandbox_id: str) -> None:
 
 async def cancel_run(rt: Runtime, sandbox_id: str) -> None:
     """End the RunPodSandbox that makes this sandbox, if there is one, and wait until it has undone its work."""
-    if (task := rt.running.get(sandbox_id)) is not None:
-        task.cancel()
-        await asyncio.wait((task,))
+    if (making := rt.running.get(sandbox_id)) is not None:
+        await making.stop()
 
 
 async def stop_held(rt: Runtime, sandbox_id: str) -> None:
-    """The steps of the stop; the caller holds the sandbox's lock. A sandbox that has gone meanwhile is success."""
-    sandbox = rt.index.sandbox(sandbox_id)
-    if sandbox is None:
-        return
-    if sandbox.record.phase is Phase.READY:
-        # First of all: no container is created or started in it any more.
-        await change_record(rt, sandbox_id, lambda record: replace(record, phase=Phase.STOPPED))
+    """The steps of the stop; the caller holds the sandbox's lock. A sandbox that has gone meanwhile is success.
+
+    A store that cannot be written does not keep a pod from being stopped: on a full disk that may be what makes room.
+    """
+    # First of all: no container is created or started in it any more.
+    await rt.records.try_change(sandbox_id, _stopped)
     with step("stop containers"):
         await gather_all(end_container(rt, c.id, grace=0) for c in rt.index.containers_of(sandbox_id))
     with step("network detach"):
@@ -55,13 +52,17 @@ async def stop_held(rt: Runtime, sandbox_id: str) -> None:
     await gather_all((_unpin(rt, sandbox_id), _end_process(rt, sandbox_id)))
 
 
+def _stopped(record: SandboxRecord) -> SandboxRecord:
+    return replace(record, phase=Phase.STOPPED) if record.phase is Phase.READY else record
+
+
 async def _detach(rt: Runtime, sandbox_id: str) -> None:
     sandbox = rt.index.sandbox(sandbox_id)
     if sandbox is None or (attached := sandbox.record.network) is None:
         return
     # An empty backend marks a pod that somebody else attached, or whose record was lost.
     await rt.network.detach(make_attachment(sandbox), attached if attached.backend else None)
-    await change_record(rt, sandbox_id, lambda record: replace(record, network=None))
+    await rt.records.try_change(sandbox_id, lambda record: replace(record, network=None))
 
 
 async def _unpin(rt: Runtime, sandbox_id: str) -> None:
@@ -73,12 +74,11 @@ async def _end_process(rt: Runtime, sandbox_id: str) -> None:
     sandbox = rt.index.sandbox(sandbox_id)
     if sandbox is None:
         return
-    # While it is being made the engine has not been asked yet whether it runs.
-    unknown = sandbox.live is None and sandbox.record.phase is Phase.CREATING
-    if not unknown and not sandbox.running:
+    # Not seen yet: it may run.
+    if sandbox.seen and not sandbox.running:
         return
     with step("stop process"), rt.watch.writing(sandbox_id):
         with suppress(EngineNotFound):
             # It has nothing to save: it exits on any signal, and at once on this one.
-            await kill_and_wait(rt, sandbox_id, "SIGKILL", rt.settings.kill_wait)
+            await kill(rt, sandbox_id)
         await rt.watch.refresh(sandbox_id)

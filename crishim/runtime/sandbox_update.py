@@ -7,7 +7,6 @@ from dataclasses import replace
 from crishim.checkpoint.record import SandboxRecord
 from crishim.model import LinuxContainerResources
 from crishim.runtime.core import Runtime
-from crishim.runtime.records import change_record
 
 
 async def update_pod_sandbox_resources(
@@ -20,9 +19,10 @@ async def update_pod_sandbox_resources(
 
     Raises SandboxNotFound. An error of any other kind would make the kubelet refuse the pod's resize.
     """
+    rt.link.need_loaded()
     sandbox = rt.index.need_sandbox(sandbox_id)
 
     def change(record: SandboxRecord) -> SandboxRecord:
         return replace(record, overhead=overhead or record.overhead, resources=resources or record.resources)
 
-    await change_record(rt, sandbox.id, change)
+    await rt.records.change(sandbox.id, change)

@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from crishim.aiokit.background import Background
 from crishim.aiokit.steps import step
-from crishim.checkpoint.api import CheckpointStore
 from crishim.engine.api import Engine
 from crishim.engine.values import ContainerPhase, EngineContainer
 from crishim.errors import CRIError, EngineNotFound, EngineUnavailable
 from crishim.runtime.index import Change, Index
-from crishim.runtime.objects import Container
+from crishim.runtime.log_link import remove_log_link
+from crishim.runtime.objects import start_failed
+from crishim.runtime.records import Records
 
 log = logging.getLogger(__name__)
 
@@ -27,22 +27,24 @@ _WORKERS = 8
 """Inspects under way at once: one that hangs holds one of them until its deadline."""
 _OOM_GRACE = 0.05
 """Seconds after which the engine has noted why a container under a memory limit was killed."""
-_RETRY = 1.0
+RETRY = 1.0
+"""Seconds after which an object is looked at again that could not be."""
 
 
 class Watch:
     """Turns 'something happened to X' into the index's new value of X."""
 
-    def __init__(self, engine: Engine, index: Index, store: CheckpointStore, background: Background) -> None:
+    def __init__(self, engine: Engine, index: Index, records: Records, *, retry: float = RETRY) -> None:
         self._engine = engine
         self._index = index
-        self._store = store
-        self._background = background
+        self._records = records
+        self._retry = retry
         self._dirty: dict[str, None] = {}
         self._asking: set[str] = set()
         self._writers: dict[str, int] = {}
         self._clock = 0
         self._last_write: dict[str, int] = {}
+        self._early: dict[str, None] | None = None
         self._wake = asyncio.Event()
         index.subscribe(self._forget_writes)
 
@@ -54,6 +56,19 @@ class Watch:
         if self._index.container(container_id) or self._index.sandbox(container_id):
             self._dirty[container_id] = None
             self._wake.set()
+        elif self._early is not None:
+            self._early[container_id] = None
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """While everything is read: what happens to an object between its being read and its being known counts."""
+        self._early = {}
+        try:
+            yield
+        finally:
+            early, self._early = self._early, None
+            for container_id in early:
+                self.mark(container_id)
 
     @contextmanager
     def writing(self, container_id: str) -> Iterator[None]:
@@ -100,18 +115,22 @@ class Watch:
             try:
                 await self._look(container_id)
             except EngineUnavailable:
-                pass  # the link notices too, and compares everything once the engine is back
+                # Perhaps this one answer was lost; where the engine is away, the link tells.
+                self._mark_later(container_id)
             except CRIError as error:
                 log.warning("container %s cannot be inspected, will be asked again: %s", container_id[:13], error)
-                self._background.start(self._mark_later(container_id), name=f"look again at {container_id[:13]}")
+                self._mark_later(container_id)
+            except Exception:
+                # A fault of ours with one object must not end the watch over all of them.
+                log.exception("looking at container %s failed", container_id[:13])
+                self._mark_later(container_id)
             finally:
                 self._asking.discard(container_id)
                 if container_id in self._dirty:
                     self._wake.set()
 
-    async def _mark_later(self, container_id: str) -> None:
-        await asyncio.sleep(_RETRY)
-        self.mark(container_id)
+    def _mark_later(self, container_id: str) -> None:
+        asyncio.get_running_loop().call_later(self._retry, self.mark, container_id)
 
     async def _look(self, container_id: str) -> None:
         stamp = self.stamp()
@@ -152,26 +171,18 @@ class Watch:
         """Put an answer of the engine into the index, unless it is older than what is known."""
         if (sandbox := self._index.sandbox(live.id)) is not None:
             if sandbox.live is None or not _older(live, sandbox.live):
-                self._index.put_sandbox(replace(sandbox, live=live))
+                self._index.put_sandbox(replace(sandbox, live=live, seen=True))
         elif (container := self._index.container(live.id)) is not None and not _older(live, container.live):
-            self._index.put_container(replace(container, live=live))
+            self._index.put_container(replace(container, live=live, seen=True))
 
     async def vanished(self, container_id: str) -> None:
         """The engine has no such container: a sandbox stays listed NOTREADY until it is removed, a container goes."""
         if (sandbox := self._index.sandbox(container_id)) is not None:
-            self._index.put_sandbox(replace(sandbox, live=None))
+            self._index.put_sandbox(replace(sandbox, live=None, seen=True))
         elif (container := self._index.container(container_id)) is not None:
             self._index.drop_container(container_id)
-            await self._forget(container)
-
-    async def _forget(self, container: Container) -> None:
-        sandbox = self._index.sandbox(container.sandbox_id)
-        if sandbox is None or container.id not in sandbox.record.containers:
-            return
-        rest = {k: v for k, v in sandbox.record.containers.items() if k != container.id}
-        record = replace(sandbox.record, containers=rest)
-        self._index.put_sandbox(replace(sandbox, record=record))
-        await self._store.put(record)
+            await remove_log_link(container.log_path)
+            await self._records.drop_container(container.sandbox_id, container_id)
 
 
 _ORDER = {ContainerPhase.CREATED: 0, ContainerPhase.RUNNING: 1, ContainerPhase.EXITED: 2, ContainerPhase.REMOVING: 3}
@@ -181,7 +192,11 @@ def _older(live: EngineContainer, known: EngineContainer) -> bool:
     """Whether an answer is of an earlier moment than the known one: states move forward, except by a later start."""
     if live.started_at != known.started_at:
         return live.started_at < known.started_at
-    return _ORDER[live.phase] < _ORDER[known.phase]
+    return _progress(live) < _progress(known)
+
+
+def _progress(live: EngineContainer) -> int:
+    return _ORDER[ContainerPhase.EXITED] if start_failed(live) else _ORDER[live.phase]
 
 
 def _may_be_oom(live: EngineContainer) -> bool:
