@@ -1,0 +1,27 @@
+"""The runtime on fakes, in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.usecase.runtime.virtual_time import VirtualTimeLoop
+from tests.usecase.runtime.world import World
+
+
+def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], Any]]:
+    """All async tests here run in virtual time."""
+    return {"virtual": VirtualTimeLoop}
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    """A world with a server in it; at the end everything is removed and nothing is left."""
+    world = World(tmp_path)
+    await world.start()
+    yield world
+    await world.check_removable()
+    await world.close()

@@ -1,0 +1,82 @@
+"""One scenario per verb: a pod in the state that gives the verb most to do, and the call."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from tests.usecase.runtime.world import HOST_NETWORK, World
+
+Call = Callable[[World, str, str], Coroutine[Any, Any, object]]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """`prepare` gives the ids of sandbox and container (empty where there is none) to `call`."""
+
+    prepare: Callable[[World], Awaitable[tuple[str, str]]]
+    call: Call
+
+    def bound(self, world: World, ids: tuple[str, str]) -> Callable[[], Coroutine[Any, Any, object]]:
+        """The call, ready to be made."""
+        return lambda: self.call(world, *ids)
+
+
+async def nothing(world: World) -> tuple[str, str]:
+    """No pod."""
+    return "", ""
+
+
+async def sandbox(world: World) -> tuple[str, str]:
+    """A pod without containers."""
+    return await world.run(), ""
+
+
+async def created(world: World) -> tuple[str, str]:
+    """A pod whose container was not started."""
+    pod = await world.run()
+    return pod, await world.create(pod)
+
+
+async def running(world: World) -> tuple[str, str]:
+    """A pod with a container that runs, one that was not started and one that has ended."""
+    pod = await world.run()
+    container = await world.run_container(pod)
+    await world.create(pod, name="second")
+    await world.run_container(pod, name="third", command=("true",))
+    await world.quiet()
+    return pod, container
+
+
+async def stubborn(world: World) -> tuple[str, str]:
+    """A pod with a container that ignores SIGTERM."""
+    pod = await world.run()
+    return pod, await world.run_container(pod, command=("serve", "ignore-term"))
+
+
+async def stopped(world: World) -> tuple[str, str]:
+    """A pod that was stopped, with a container."""
+    pod, container = await running(world)
+    await world.stop(pod)
+    return pod, container
+
+
+SCENARIOS: dict[str, Scenario] = {
+    "run": Scenario(nothing, lambda w, s, c: w.run()),
+    "run host network": Scenario(nothing, lambda w, s, c: w.run(linux=HOST_NETWORK)),
+    "stop": Scenario(running, lambda w, s, c: w.stop(s)),
+    "stop again": Scenario(stopped, lambda w, s, c: w.stop(s)),
+    "remove running": Scenario(running, lambda w, s, c: w.remove(s)),
+    "remove stopped": Scenario(stopped, lambda w, s, c: w.remove(s)),
+    "create": Scenario(sandbox, lambda w, s, c: w.create(s)),
+    "start": Scenario(created, lambda w, s, c: w.start_container(c)),
+    "stop container at once": Scenario(running, lambda w, s, c: w.stop_container(c, 0)),
+    "stop container": Scenario(running, lambda w, s, c: w.stop_container(c, 30)),
+    "stop stubborn container": Scenario(stubborn, lambda w, s, c: w.stop_container(c, 30)),
+    "remove container": Scenario(running, lambda w, s, c: w.remove_container(c)),
+    "update container": Scenario(
+        running, lambda w, s, c: w.update_container(c, memory_limit_in_bytes=64 << 20, cpu_shares=512, oom_score_adj=5)
+    ),
+    "update pod": Scenario(sandbox, lambda w, s, c: w.update_pod(s, cpu_shares=512)),
+}
