@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from crishim import __version__, log
 from crishim.config import Settings
 from crishim.errors import CRIError, Unimplemented
+from crishim.images.core import ImageSettings
 from crishim.rpc.served import serve_from
 from crishim.rpc.server import Server
 from crishim.rpc.unix_socket import ServerSocket
@@ -83,7 +84,7 @@ async def _serve(settings: Settings, socket: ServerSocket, sinks: list[Timeline]
         finally:
             notifier.stopping()
             logger.info("stopping: calls under way have %g s", settings.drain_limit)
-            await _stop_serving(server, settings.drain_limit, stop.second)
+            await stop_serving(server, settings.drain_limit, stop.second)
     finally:
         await node.close(CLOSE_LIMIT)
     logger.info("stopped")
@@ -93,17 +94,11 @@ def make_node(settings: Settings) -> Node:
     """The runtime with the backends that the settings name. Nothing is touched yet."""
     from crishim.checkpoint.errors import UnknownStore
     from crishim.checkpoint.registry import make_store
-    from crishim.images.core import ImageSettings
 
     try:
         store = make_store(settings.checkpoint, settings.state_dir)
     except UnknownStore as error:
         raise StartFailed(str(error)) from error
-    image_settings = ImageSettings(
-        sandbox_image=settings.sandbox_image,
-        pull_stall_limit=settings.pull_stall_limit,
-        pull_work_limit=settings.pull_work_limit,
-    )
     engine, network, namespaces = (
         _simulated_backends(settings) if settings.engine_is_simulated else _real_backends(settings)
     )
@@ -113,7 +108,7 @@ def make_node(settings: Settings) -> Node:
         network=network,
         namespaces=namespaces,
         settings=runtime_settings(settings),
-        image_settings=image_settings,
+        image_settings=image_settings(settings),
     )
 
 
@@ -126,6 +121,15 @@ def runtime_settings(settings: Settings) -> RuntimeSettings:
         shm_size=settings.shm_size,
         pids_limit=settings.pids_limit,
         kill_wait=settings.kill_wait,
+    )
+
+
+def image_settings(settings: Settings) -> ImageSettings:
+    """The part that the image verbs read."""
+    return ImageSettings(
+        sandbox_image=settings.sandbox_image,
+        pull_stall_limit=settings.pull_stall_limit,
+        pull_work_limit=settings.pull_work_limit,
     )
 
 
@@ -175,16 +179,21 @@ class _StopRequests:
         (self.second if self.first.is_set() else self.first).set()
 
 
-async def _stop_serving(server: Server, limit: float, at_once: asyncio.Event) -> None:
-    """Stop within `limit` seconds, or as soon as `at_once` is set; calls that are then under way are cancelled."""
+async def stop_serving(server: Server, limit: float, at_once: asyncio.Event) -> None:
+    """Stop within `limit` seconds, or as soon as `at_once` is set; calls that are then under way are cancelled.
+
+    What those calls undo may take `CLOSE_LIMIT` seconds more.
+    """
     stopping = asyncio.create_task(server.stop(limit), name="stop serving")
     impatient = asyncio.create_task(at_once.wait(), name="second signal")
-    await asyncio.wait((stopping, impatient), return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait((stopping, impatient), timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+    waiting = {stopping}
     if impatient.done():
-        await server.stop(0)
+        waiting.add(asyncio.create_task(server.stop(0), name="stop serving at once"))
     impatient.cancel()
-    await asyncio.wait((stopping, impatient))
-    stopping.result()
+    _, late = await asyncio.wait(waiting, timeout=CLOSE_LIMIT)
+    if late:
+        logger.warning("calls are still undoing what they did; it is left for StopPodSandbox and RemovePodSandbox")
 
 
 def _describe(settings: Settings, node: Node) -> str:

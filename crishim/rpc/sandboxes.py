@@ -39,7 +39,11 @@ async def remove(served: Served, request: pb.RemovePodSandboxRequest) -> pb.Remo
 
 
 async def status(served: Served, request: pb.PodSandboxStatusRequest) -> bytes:
-    """PodSandboxStatus, from ready bytes. `timestamp` stays 0: see the contract of EventedPLEG in docs/supported.md."""
+    """PodSandboxStatus, from ready bytes.
+
+    `timestamp` stays 0: a kubelet that is told one takes the answer for an event, and forgets init containers that have
+    ended.
+    """
     served.runtime.link.need_loaded()
     index = served.runtime.index
     sandbox = index.need_sandbox(request.pod_sandbox_id)
