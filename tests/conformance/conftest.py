@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.conformance import critest, results, server, tools, verdict, world
+from tests.conformance import cache, critest, results, server, tools, verdict, world
 from tests.conformance.verdict import Judged
 from tests.env.cache import ROOT
 from tests.env.engine import TestEngine
@@ -39,7 +41,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         except tools.ToolsMissingError as error:
             metafunc.config.stash[_not_run] = str(error)
             names = []
-        metafunc.parametrize("spec_name", names)
+        metafunc.parametrize("spec_name", names, ids=[name.removeprefix("[k8s.io] ") for name in names])
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -61,11 +63,26 @@ def judged(engine: TestEngine, world_folder: Path) -> Judged:
     place = world_folder / "tmp" / "judged"
     identity = results.identify(engine.api)
     began = time.monotonic()
-    with world.registries(place / "world"), server.serve(engine.url, place / "crishim") as endpoint:
+    logs = contextlib.ExitStack()
+    logs.callback(_keep_logs, place, cache.folder("results", identity.key))
+    with (
+        logs,
+        world.registries(place / "world"),
+        world.no_segments_left(),
+        server.serve(engine.url, place / "crishim") as endpoint,
+    ):
         specs = critest.run(endpoint, SEED, place / "critest")
     seconds = round(time.monotonic() - began, 1)
     results.save(results.Result(identity, tools.version(), _commit(), SEED, seconds, specs))
     return Judged(identity, {spec.name: spec for spec in specs}, verdict.load())
+
+
+def _keep_logs(place: Path, target: Path) -> None:
+    """Copy what crishim and critest wrote to where it outlives the world, in place of the former run's."""
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    for log in place.glob("*/*.log"):
+        shutil.copy(log, target)
 
 
 def _commit() -> str:

