@@ -33,11 +33,13 @@ async def end_container(rt: Runtime, container_id: str, *, grace: float) -> None
     container = rt.index.container(container_id)
     if container is None or container.state in (ContainerState.CONTAINER_CREATED, ContainerState.CONTAINER_EXITED):
         return
+    killed = False
     with suppress(EngineNotFound):  # removed behind our back: it does not run
         signal = container.live.stop_signal or "SIGTERM"
         if not grace or not await _ended_by(rt, container_id, signal, grace):
+            killed = True
             await kill(rt, container_id)
-    await rt.watch.refresh(container_id)
+    await rt.watch.refresh(container_id, killed=killed)
 
 
 async def kill(rt: Runtime, container_id: str) -> None:

@@ -138,12 +138,12 @@ class Watch:
         if self.counts(container_id, stamp):
             await self._apply(container_id, live)
 
-    async def _ask(self, container_id: str) -> EngineContainer | None:
+    async def _ask(self, container_id: str, *, killed: bool = False) -> EngineContainer | None:
         """The engine's answer, None if it has no such container."""
         try:
             with step("engine inspect", engine=True):
                 live = await self._engine.inspect(container_id)
-            if _may_be_oom(live) and not self._known_to_have_ended(container_id):
+            if not killed and _may_be_oom(live) and not self._known_to_have_ended(container_id):
                 await asyncio.sleep(_OOM_GRACE)
                 with step("engine inspect", engine=True):
                     live = await self._engine.inspect(container_id)
@@ -155,9 +155,12 @@ class Watch:
         container = self._index.container(container_id)
         return container is not None and container.live.phase is ContainerPhase.EXITED
 
-    async def refresh(self, container_id: str) -> EngineContainer | None:
-        """Ask now and put the answer into the index, as the end of a write of ours. Raises the engine's errors."""
-        live = await self._ask(container_id)
+    async def refresh(self, container_id: str, *, killed: bool = False) -> EngineContainer | None:
+        """Ask now and put the answer into the index, as the end of a write of ours. Raises the engine's errors.
+
+        `killed`: by ourselves, so that an exit is not suspected to be for want of memory.
+        """
+        live = await self._ask(container_id, killed=killed)
         await self._apply(container_id, live)
         return live
 
