@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-ENGINE_PATIENCE = 0.3
+ENGINE_PATIENCE = 0.2
 """Seconds to wait for the engine before READY is told; the server answers meanwhile, and without it, too."""
 CLOSE_LIMIT = 10.0
 """Seconds for undoing and closing after the calls have ended or were cancelled."""
@@ -128,6 +128,7 @@ def image_settings(settings: Settings) -> ImageSettings:
     """The part that the image verbs read."""
     return ImageSettings(
         sandbox_image=settings.sandbox_image,
+        sandbox_image_credentials=settings.sandbox_image_credentials,
         pull_stall_limit=settings.pull_stall_limit,
         pull_work_limit=settings.pull_work_limit,
     )
