@@ -84,6 +84,10 @@ class Settings(BaseModel):
     sandbox_image: str = ""
     """Image of the sandbox containers. Empty, the default, is the one that is part of crishim and needs no registry."""
 
+    sandbox_image_credentials: AbsolutePath | None = None
+    """File with credentials for `sandbox_image`, in the form of docker's config.json (`auths`); read at each pull. None
+    by default."""
+
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """What is logged to standard error. `debug` adds a line per call with its timed steps."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from crishim.aiokit.background import Background
 from crishim.aiokit.locks import KeyedLocks
@@ -14,7 +15,6 @@ from crishim.engine.api import Engine
 from crishim.engine.values import EngineFacts, EngineImage
 from crishim.errors import EngineNotFound
 from crishim.images.index import ImageIndex
-from crishim.model import AuthConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +23,8 @@ class ImageSettings:
 
     sandbox_image: str = ""
     """Reference of the sandbox image; empty: the one that is part of the package."""
+    sandbox_image_credentials: Path | None = None
+    """File in the form of docker's config.json with credentials for the sandbox image."""
     pull_stall_limit: float = 60.0
     """Seconds a pull may go without a sign of progress from the registry; 0: for ever."""
     pull_work_limit: float = 600.0
@@ -43,7 +45,6 @@ class ImageRoom:
     """Names of the runtime handlers that are known; the default one, "", need not be among them."""
     facts: Callable[[], EngineFacts | None] = lambda: None
     """What the engine last said of itself, also while it is away; None if it was never reached."""
-    sandbox_auth: Callable[[], AuthConfig | None] = lambda: None
     """Credentials for pulling a configured sandbox image."""
     index: ImageIndex = field(default_factory=ImageIndex)
     removals: KeyedLocks = field(default_factory=KeyedLocks)

@@ -14,6 +14,7 @@ from crishim.engine.values import EngineImage
 from crishim.errors import EngineError, ImageNotFound, Kind
 from crishim.images import image_lookup, image_pull
 from crishim.images.core import ImageRoom
+from crishim.images.credentials_file import read_credentials
 from crishim.images.embedded import LABELS, EmbeddedImage, make_archive
 from crishim.images.reference import parse_query, parse_reference
 from crishim.model import ImageSpec
@@ -80,7 +81,9 @@ class SandboxImage:
         if parse_query(self._configured, field=FIELD).name is None:
             raise ImageNotFound(f"the configured sandbox image {self._configured} is an id that the engine lacks")
         parse_reference(self._configured, field=FIELD)
-        return await image_pull.pull(self._room, ImageSpec(image=self._configured), self._room.sandbox_auth())
+        path = self._room.settings.sandbox_image_credentials
+        auth = await asyncio.to_thread(read_credentials, path, self._configured) if path else None
+        return await image_pull.pull(self._room, ImageSpec(image=self._configured), auth)
 
     def _genuine(self, image: EngineImage | None) -> EngineImage | None:
         """The image if it is ours: a tag is no proof, anybody can give it to something else."""

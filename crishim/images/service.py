@@ -38,7 +38,6 @@ class Images:
         used_by: Callable[[str], Sequence[str]] = lambda image_id: (),
         handlers: Callable[[], Collection[str]] = tuple,
         facts: Callable[[], EngineFacts | None] = lambda: None,
-        sandbox_auth: Callable[[], AuthConfig | None] = lambda: None,
     ) -> None:
         self._room = ImageRoom(
             get_engine=get_engine,
@@ -47,7 +46,6 @@ class Images:
             used_by=used_by,
             handlers=handlers,
             facts=facts,
-            sandbox_auth=sandbox_auth,
         )
         self._reader = ImageReader(self._room)
         self._sandbox = SandboxImage(self._room)

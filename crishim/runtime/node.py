@@ -88,7 +88,8 @@ class Node:
 
     def _make_images(self) -> Images:
         def used_by(image_id: str) -> list[str]:
-            return [c.id for c in self._index.containers() if c.record.image_ref == image_id]
+            objects = (*self._index.containers(), *self._index.sandboxes())
+            return [o.id for o in objects if o.record.image_ref == image_id]
 
         def handlers() -> tuple[str, ...]:
             facts = self._link.last_facts

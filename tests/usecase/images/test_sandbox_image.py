@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
 
 import pytest
 
@@ -12,7 +13,7 @@ from crishim.engine.simulated.images import made_up
 from crishim.errors import CRIError, EngineError, EngineUnavailable, ImageNotFound, InvalidArgument, RegistryUnavailable
 from crishim.images.embedded import make_archive
 from crishim.images.service import Images, ImageSettings
-from crishim.model import AuthConfig, ImageSpec
+from crishim.model import ImageSpec
 
 CONFIGURED = made_up("host.example/pause:3")
 
@@ -115,14 +116,15 @@ async def test_cancelled_at_every_await(new_node, every_await):
         node.check_truth()
 
 
-async def test_a_configured_one_is_pulled_with_its_credentials(node):
+async def test_a_configured_one_is_pulled_with_its_credentials(node, tmp_path):
     sent = []
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({"auths": {"https://host.example/v1/": {"username": "u", "password": "p"}}}))
     node.engine.script("pull", Fail(EngineError("unused")), match=lambda ref, auth: sent.append((ref, auth)))
     images = Images(
         lambda: node.engine,
         node.background,
-        settings=ImageSettings(sandbox_image="host.example/pause:3"),
-        sandbox_auth=lambda: AuthConfig(username="u", password="p"),
+        settings=ImageSettings(sandbox_image="host.example/pause:3", sandbox_image_credentials=file),
     )
     assert await images.ensure_sandbox_image() == CONFIGURED.id
     ((reference, auth),) = sent
