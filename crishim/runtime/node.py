@@ -88,8 +88,8 @@ class Node:
 
     def _make_images(self) -> Images:
         def used_by(image_id: str) -> list[str]:
-            objects = (*self._index.containers(), *self._index.sandboxes())
-            return [o.id for o in objects if o.record.image_ref == image_id]
+            containers = [c.id for c in self._index.containers() if c.record.image_ref == image_id]
+            return containers + [s.id for s in self._index.sandboxes() if s.record.image_ref == image_id]
 
         def handlers() -> tuple[str, ...]:
             facts = self._link.last_facts
