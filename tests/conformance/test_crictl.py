@@ -1,0 +1,143 @@
+"""crictl walks a pod from its image to its removal, as an administrator does; what it prints is checked."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance import server, tools
+from tests.env import images
+from tests.env.engine import TestEngine
+from tests.env.registry import Registry
+
+pytestmark = pytest.mark.engine
+
+
+class Crictl:
+    """crictl with an endpoint."""
+
+    def __init__(self, endpoint: str, place: Path) -> None:
+        self._config = place / "crictl.yaml"
+        self._config.write_text(f"runtime-endpoint: {endpoint}\nimage-endpoint: {endpoint}\ntimeout: 60\n")
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """One command, whatever becomes of it."""
+        command = [str(tools.crictl_path()), f"--config={self._config}", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+    def __call__(self, *arguments: str) -> str:
+        """One command that must succeed; gives what it prints."""
+        done = self.run(*arguments)
+        assert done.returncode == 0, f"crictl {' '.join(arguments)}: {done.stderr}"
+        return done.stdout.strip()
+
+    def json(self, *arguments: str) -> Any:
+        """One command that must succeed and print JSON."""
+        return json.loads(self(*arguments))
+
+
+@pytest.fixture
+def crictl(nothing_left: None, engine: TestEngine, world_folder: Path, tmp_path: Path) -> Iterator[Crictl]:
+    place = Path(tempfile.mkdtemp(prefix="walk-", dir=world_folder / "tmp"))  # short, for the socket
+    with server.serve(engine.url, place) as endpoint:
+        yield Crictl(endpoint, tmp_path)
+    shutil.rmtree(place)
+
+
+@pytest.fixture
+def reference(registry: Registry) -> str:
+    registry.push(images.busybox(), "walk/busybox:1")
+    return registry.ref("walk/busybox:1")
+
+
+def write(file: Path, document: object) -> str:
+    file.write_text(json.dumps(document))
+    return str(file)
+
+
+def test_walk(crictl: Crictl, reference: str, engine: TestEngine, tmp_path: Path) -> None:
+    version = crictl("version")
+    assert f"RuntimeVersion:  {engine.api.call('GET', '/version')['Version']}" in version
+    assert "RuntimeApiVersion:  v1" in version
+    conditions = crictl.json("info")["status"]["conditions"]
+    assert {condition["type"]: condition["status"] for condition in conditions} == {
+        "RuntimeReady": True,
+        "NetworkReady": True,
+    }
+
+    assert "Image is up to date" in crictl("pull", reference)
+    image = crictl.json("inspecti", reference)["status"]
+    assert reference in image["repoTags"]
+    assert image["id"] in crictl("images", "--quiet", "--no-trunc")
+    assert int(crictl.json("imagefsinfo", "-o", "json")["status"]["imageFilesystems"][0]["usedBytes"]["value"]) > 0
+
+    pod_file = write(
+        tmp_path / "pod.json",
+        {
+            "metadata": {"name": "walk", "namespace": "default", "uid": "walk-uid", "attempt": 1},
+            "hostname": "walk",
+            "log_directory": str(tmp_path / "logs"),
+            "labels": {"app": "walk"},
+            "linux": {},
+        },
+    )
+    container_file = write(
+        tmp_path / "container.json",
+        {
+            "metadata": {"name": "sleeper", "attempt": 2},
+            "image": {"image": reference},
+            "command": ["sleep", "1000"],
+            "labels": {"role": "sleeper"},
+            "log_path": "sleeper.log",
+            "linux": {"resources": {"memory_limit_in_bytes": 64 << 20}},
+        },
+    )
+    pod = crictl("runp", pod_file)
+    shown = crictl.json("inspectp", pod)["status"]
+    assert shown["state"] == "SANDBOX_READY"
+    assert shown["metadata"] == {"name": "walk", "namespace": "default", "uid": "walk-uid", "attempt": 1}
+    assert shown["network"]["ip"]
+    assert crictl("pods", "--quiet", "--no-trunc", "--state", "Ready", "--label", "app=walk") == pod
+
+    container = crictl("create", pod, container_file, pod_file)
+    assert crictl("ps", "--all", "--quiet", "--no-trunc", "--state", "Created") == container
+    assert crictl("start", container) == container
+    assert crictl("ps", "--quiet", "--no-trunc", "--label", "role=sleeper") == container
+    status = crictl.json("inspect", container)["status"]
+    assert status["state"] == "CONTAINER_RUNNING"
+    assert status["metadata"] == {"name": "sleeper", "attempt": 2}
+    assert status["image"]["image"] == reference
+
+    crictl("update", "--memory", str(96 << 20), container)
+    assert engine.api.call("GET", f"/containers/{container}/json")["HostConfig"]["Memory"] == 96 << 20
+    resources = crictl.json("inspect", container)["status"]["resources"]["linux"]
+    assert int(resources["memoryLimitInBytes"]) == 96 << 20
+
+    in_use = crictl.run("rm", container)
+    assert in_use.returncode != 0
+    assert "running" in in_use.stderr.lower()
+    assert crictl("stop", "--timeout", "1", container) == container
+    assert crictl.json("inspect", container)["status"]["state"] == "CONTAINER_EXITED"
+    assert crictl("rm", container) == container
+    assert crictl("ps", "--all", "--quiet") == ""
+
+    assert pod in crictl("stopp", pod)
+    assert crictl.json("inspectp", pod)["status"]["state"] == "SANDBOX_NOTREADY"
+    assert pod in crictl("rmp", pod)
+    assert crictl("pods", "--quiet") == ""
+    assert reference in crictl("rmi", reference)
+    assert image["id"] not in crictl("images", "--quiet", "--no-trunc")
+
+
+def test_what_is_not_there_is_said_so(crictl: Crictl) -> None:
+    for command, what in (("inspectp", "sandbox"), ("inspect", "container"), ("inspecti", "image")):
+        done = crictl.run(command, "0123456789abcdef")
+        assert done.returncode != 0
+        assert "0123456789abcdef" in done.stderr, what
