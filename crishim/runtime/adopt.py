@@ -33,11 +33,10 @@ def adopt_sandbox(
     one that runs is of a lost record or another shim: it is READY with the addresses `ips` that it has. Without any it
     was never attached, unless `has_addresses` is False: pods of this network have none.
     """
-    config = labels.parse_sandbox_config(live.labels, live.name)
+    config = labels.parse_sandbox_request(live.labels) or _conventional(live)
     if config is None:
         log.warning("container %s (%s) calls itself a pod sandbox but not of which pod", live.id[:13], live.name)
         return None
-    config = _with_namespaces(config, live)
     host_network = live.network_mode == "host"
     attached = host_network or bool(ips) or not has_addresses
     phase = Phase.STOPPED
@@ -100,10 +99,11 @@ def adopt_container(live: EngineContainer, image_ref: str) -> ContainerRecord | 
     return ContainerRecord(id=live.id, config=config, image_ref=image_ref, created_at=live.created_at)
 
 
-def _with_namespaces(config: PodSandboxConfig, live: EngineContainer) -> PodSandboxConfig:
+def _conventional(live: EngineContainer) -> PodSandboxConfig | None:
     """Where the request is not known, its namespace options are read from how the engine runs the sandbox."""
-    if config.linux is not None:
-        return config
+    config = labels.parse_sandbox_convention(live.labels, live.name)
+    if config is None:
+        return None
     options = NamespaceOption(
         network=NamespaceMode.NODE if live.network_mode == "host" else NamespaceMode.POD,
         ipc=NamespaceMode.NODE if live.ipc_mode == "host" else NamespaceMode.POD,

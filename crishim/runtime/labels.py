@@ -71,16 +71,18 @@ def make_container_labels(config: ContainerConfig, sandbox_id: str, log_path: st
     }
 
 
-def parse_sandbox_config(labels: Mapping[str, str], engine_name: str) -> PodSandboxConfig | None:
-    """The request that made the sandbox, or what the convention tells of it; None if it is nobody's sandbox."""
-    if CONFIG in labels:
-        try:
-            config = _sandbox_config().validate_json(labels[CONFIG])
-        except ValueError:
-            pass  # written by a later version, or by hand: the convention still tells who it is
-        else:
-            if config.metadata is not None and config.metadata.name and config.metadata.uid:
-                return config
+def parse_sandbox_request(labels: Mapping[str, str]) -> PodSandboxConfig | None:
+    """The request that made the sandbox, exactly as it came; None where no label of ours holds a readable one."""
+    try:
+        config = _sandbox_config().validate_json(labels[CONFIG])
+    except (KeyError, ValueError):
+        return None  # another shim's, or written by a later version, or by hand: the convention still tells who it is
+    named = config.metadata is not None and config.metadata.name and config.metadata.uid
+    return config if named else None
+
+
+def parse_sandbox_convention(labels: Mapping[str, str], engine_name: str) -> PodSandboxConfig | None:
+    """What the convention tells of the request that made the sandbox; None if it is nobody's sandbox."""
     name = parse_name(engine_name)
     metadata = parse_pod(labels, engine_name)
     if metadata is None:
@@ -112,14 +114,13 @@ def make_pod_labels(pod: PodSandboxMetadata) -> dict[str, str]:
 
 def parse_container_config(labels: Mapping[str, str], engine_name: str, image: str) -> ContainerConfig | None:
     """The request that made the container (without its environment), or what the convention tells of it."""
-    if CONFIG in labels:
-        try:
-            config = _container_config().validate_json(labels[CONFIG])
-        except ValueError:
-            pass
-        else:
-            if config.metadata is not None and config.metadata.name:
-                return config
+    try:
+        config = _container_config().validate_json(labels[CONFIG])
+    except (KeyError, ValueError):
+        pass
+    else:
+        if config.metadata is not None and config.metadata.name:
+            return config
     name = parse_name(engine_name)
     container = labels.get(_CONTAINER_NAME, name[0] if name else "")
     if not container:

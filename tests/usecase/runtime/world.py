@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -151,6 +151,12 @@ class World:
         for _ in range(3):
             await settle(60)
             assert await self.rt.background.drain(300) == []
+
+    def background(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Begin a call that the test goes on beside; its error is for those who await it."""
+        task = asyncio.ensure_future(work)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return task
 
     # --- verbs, with what a test does not care about filled in
 

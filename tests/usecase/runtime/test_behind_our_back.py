@@ -1,0 +1,143 @@
+"""What others do to our containers shows up by itself, seen or unseen by the event stream, and leaks nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from crishim.engine.simulated import Fail
+from crishim.engine.values import ContainerSpec
+from crishim.errors import EngineError, EngineUnavailable, NameReserved, SandboxNotReady
+from crishim.runtime import labels
+from crishim.runtime.engine_link import COMPARE_EVERY
+from tests.usecase.runtime.world import World
+
+LOST = 1000
+"""More events than a test makes."""
+
+
+@pytest.mark.parametrize("events", ["seen", "lost"])
+async def test_a_removed_sandbox_is_not_ready_and_cleaned_up(world: World, events: str) -> None:
+    sandbox = await world.run()
+    container = await world.run_container(sandbox)
+    world.engine.drop_events(LOST * (events == "lost"))
+    world.engine.vanish(sandbox)
+    await world.until(lambda: world.state(sandbox) == "NOTREADY", COMPARE_EVERY + 1 if events == "lost" else 0.1)
+    assert world.rt.index.need_sandbox(sandbox).ips == ()
+    with pytest.raises(SandboxNotReady):
+        await world.create(sandbox, name="late")
+    await world.check_consistent()
+    await world.stop(sandbox)
+    await world.stop(sandbox)
+    assert world.state(container) == "EXITED"
+    assert (world.network.adds[sandbox], world.network.dels[sandbox]) == (1, 1)
+    await world.remove(sandbox)
+    await world.check_nothing_left()
+
+
+@pytest.mark.parametrize("events", ["seen", "lost"])
+async def test_a_restarted_sandbox_is_not_ready_and_cleaned_up(world: World, events: str) -> None:
+    sandbox = await world.run()
+    world.engine.drop_events(LOST * (events == "lost"))
+    world.engine.restart_container(sandbox)
+    await world.until(lambda: world.state(sandbox) == "NOTREADY", COMPARE_EVERY + 1 if events == "lost" else 0.1)
+    assert world.rt.index.need_sandbox(sandbox).running
+    await world.check_consistent()
+    await world.stop(sandbox)
+    live = world.in_engine(sandbox)
+    assert live is not None
+    assert not live.pid
+    assert world.network.dels[sandbox] == 1
+    await world.remove(sandbox)
+    await world.check_nothing_left()
+
+
+@pytest.mark.parametrize("events", ["seen", "lost"])
+async def test_a_removed_container_disappears(world: World, events: str) -> None:
+    sandbox = await world.run()
+    container = await world.run_container(sandbox)
+    world.engine.drop_events(LOST * (events == "lost"))
+    world.engine.vanish(container)
+    await world.until(lambda: world.state(container) == "gone", COMPARE_EVERY + 1 if events == "lost" else 0.1)
+    await world.until(lambda: world.rt.index.need_sandbox(sandbox).record.containers == {}, 1)
+    assert not (world.folder / "logs" / "web" / "main-0.log").is_symlink()
+    await world.check_consistent()
+
+
+@pytest.mark.parametrize("events", ["seen", "lost"])
+async def test_an_exit_is_told_whole(world: World, events: str) -> None:
+    sandbox = await world.run()
+    container = await world.run_container(sandbox)
+    world.engine.drop_events(LOST * (events == "lost"))
+    world.engine.finish(container, 7)
+    await world.until(lambda: world.state(container) == "EXITED", COMPARE_EVERY + 1 if events == "lost" else 0.1)
+    ended = world.rt.index.need_container(container)
+    assert (ended.exit_code, ended.reason) == (7, "Error")
+    assert 0 < ended.created_at <= ended.started_at <= ended.finished_at
+
+
+async def test_an_exit_is_asked_for_until_it_is_answered(world: World) -> None:
+    sandbox = await world.run()
+    container = await world.run_container(sandbox)
+    for error in (EngineError("broken"), EngineUnavailable("this answer was lost"), EngineError("broken")):
+        world.engine.script("inspect", Fail(error))
+    world.engine.finish(container, 3)
+    await world.until(lambda: world.state(container) == "EXITED", 4)
+    assert world.rt.index.need_container(container).exit_code == 3
+
+
+async def test_a_fault_of_ours_with_one_object_does_not_end_the_watch(world: World) -> None:
+    sandbox = await world.run()
+    container = await world.run_container(sandbox)
+    world.engine.script("inspect", Fail(KeyError("a bug")))  # type: ignore[arg-type]
+    world.engine.finish(container)
+    await world.until(lambda: world.state(container) == "EXITED", 3)
+
+
+async def test_a_container_that_ends_between_two_looks_at_it_is_looked_at_again(world: World) -> None:
+    """What happens while everything is read, to what is not known yet, is not lost until the next comparison."""
+    sandbox = await world.run()
+    container = await world.run_container(sandbox)
+    await world.node.close()
+    asked = world.engine.calls["inspect"]
+    starting = world.background(world.start())
+    await world.engine.called("inspect", asked + 2)
+    await world.until(lambda: world.engine.calls["list_images"] > 0, 1)
+    world.engine.finish(container, 9)
+    await starting
+    await world.until(lambda: world.state(container) == "EXITED", 1)
+
+
+async def test_oom_is_told_though_the_engine_is_late_with_it(world: World) -> None:
+    sandbox = await world.run()
+    container = await world.run_container(sandbox, linux=None)
+    await world.update_container(container, memory_limit_in_bytes=1 << 20)
+    world.engine.finish(container, 137)
+    await world.until(lambda: world.rt.watch.stamp() >= 0 and world.engine.calls["inspect"] > 0, 1)
+    machine = world.engine._machine.containers[container]
+    machine.oom_killed = True
+    machine.changed()
+    await world.until(lambda: world.state(container) == "EXITED", 1)
+    assert world.rt.index.need_container(container).reason == "OOMKilled"
+
+
+async def test_a_stranger_in_a_containers_name_is_left_alone(world: World) -> None:
+
+    stranger = await world.engine.create("k8s_POD_web_default_uid-web_0", ContainerSpec(image="busybox", labels={}))
+    with pytest.raises(NameReserved):
+        await world.run()
+    assert world.in_engine(stranger) is not None
+    world.engine.vanish(stranger)
+    await world.run()
+
+
+async def test_a_running_container_of_a_taken_name_is_never_removed(world: World) -> None:
+
+    spec = ContainerSpec(image="busybox", command=("serve",), labels={labels.TYPE: "container"})
+    ours = await world.engine.create("k8s_POD_web_default_uid-web_0", spec)
+    await world.engine.start(ours)
+    with pytest.raises(NameReserved):
+        await world.run()
+    live = world.in_engine(ours)
+    assert live is not None
+    assert live.pid
+    world.engine.vanish(ours)

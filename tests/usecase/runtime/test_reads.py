@@ -1,0 +1,85 @@
+"""Reads cost the engine nothing, and none is answered before there is something to tell."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crishim.cri.v1 import runtime_pb2 as pb
+from crishim.errors import EngineUnavailable
+from crishim.rpc import containers, images, node, sandboxes
+from crishim.rpc.served import Served, serve_from
+from tests.usecase.runtime.world import World
+
+Handler = Callable[[Served, Any], Awaitable[Any]]
+
+
+def reads(sandbox: str, container: str, image: str) -> list[tuple[Handler, Any]]:
+    return [
+        (sandboxes.list_all, pb.ListPodSandboxRequest()),
+        (sandboxes.list_all, pb.ListPodSandboxRequest(filter=pb.PodSandboxFilter(id=sandbox[:8]))),
+        (sandboxes.status, pb.PodSandboxStatusRequest(pod_sandbox_id=sandbox, verbose=True)),
+        (containers.list_all, pb.ListContainersRequest()),
+        (containers.list_all, pb.ListContainersRequest(filter=pb.ContainerFilter(pod_sandbox_id=sandbox))),
+        (containers.status, pb.ContainerStatusRequest(container_id=container, verbose=True)),
+        (images.list_all, pb.ListImagesRequest()),
+        (images.status, pb.ImageStatusRequest(image=pb.ImageSpec(image=image))),
+    ]
+
+
+def always() -> list[tuple[Handler, Any]]:
+    return [
+        (node.status, pb.StatusRequest(verbose=True)),
+        (node.version, pb.VersionRequest()),
+        (node.runtime_config, pb.RuntimeConfigRequest()),
+        (images.fs_info, pb.ImageFsInfoRequest()),
+    ]
+
+
+async def test_no_read_asks_the_engine(world: World) -> None:
+    sandbox = await world.run()
+    container = await world.run_container(sandbox)
+    served = serve_from(world.rt)
+    world.engine.calls.clear()
+    for handler, request in reads(sandbox, container, "busybox") + always():
+        await handler(served, request)
+    assert world.engine.calls == {}
+
+
+async def test_reads_go_on_while_the_engine_is_away(world: World) -> None:
+    sandbox = await world.run()
+    container = await world.run_container(sandbox)
+    served = serve_from(world.rt)
+    before = [await handler(served, request) for handler, request in reads(sandbox, container, "busybox")]
+    world.engine.go_down()
+    await world.until(lambda: world.rt.link.error is not None, 1)
+    assert [await handler(served, request) for handler, request in reads(sandbox, container, "busybox")] == before
+    for handler, request in always():
+        await handler(served, request)
+    world.engine.come_back()
+    assert await world.rt.link.wait_connected(6)
+
+
+async def test_nothing_is_told_before_the_engine_was_read_once(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    await world.start()
+    sandbox = await world.run()
+    container = await world.run_container(sandbox)
+    await world.node.close()
+    world.engine.go_down()
+    await world.start(connected=False)
+    served = serve_from(world.rt)
+    for handler, request in reads(sandbox, container, "busybox"):
+        with pytest.raises(EngineUnavailable):
+            await handler(served, request)
+    for handler, request in always():
+        await handler(served, request)
+    world.engine.come_back()
+    assert await world.rt.link.wait_connected(6)
+    for handler, request in reads(sandbox, container, "busybox"):
+        await handler(served, request)
+    await world.check_removable()
+    await world.close()
