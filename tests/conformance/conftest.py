@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -45,21 +46,34 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say so when there was no critest."""
+    """Say so when there was no tool."""
     if reason := config.stash.get(_not_run, None):
-        terminalreporter.section("critest")
+        terminalreporter.section("conformance")
         terminalreporter.line(f"conformance: not run ({reason})")
 
 
-@pytest.fixture(scope="session")
-def judged(engine: TestEngine, world_folder: Path) -> Judged:
-    """critest's run against crishim on the shared engine, in a world in which nothing else happens meanwhile."""
+def _built(config: pytest.Config, find: Callable[[], Path]) -> Path:
+    """A tool's path; where it is not built the test is skipped, and the report says so, or fails in CI."""
     try:
-        tools.critest_path()
+        return find()
     except tools.ToolsMissingError as error:
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"conformance: not run ({error})", pytrace=False)
-        pytest.skip(f"conformance: not run ({error})")
+        reason = str(error)
+    config.stash[_not_run] = reason
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"conformance: not run ({reason})", pytrace=False)
+    pytest.skip(f"conformance: not run ({reason})")
+
+
+@pytest.fixture(scope="session")
+def crictl_program(pytestconfig: pytest.Config) -> Path:
+    """crictl, built."""
+    return _built(pytestconfig, tools.crictl_path)
+
+
+@pytest.fixture(scope="session")
+def judged(pytestconfig: pytest.Config, engine: TestEngine, world_folder: Path) -> Judged:
+    """critest's run against crishim on the shared engine, in a world in which nothing else happens meanwhile."""
+    _built(pytestconfig, tools.critest_path)
     place = world_folder / "tmp" / "judged"
     identity = results.identify(engine.api)
     began = time.monotonic()

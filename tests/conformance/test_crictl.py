@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance import server, tools
+from tests.conformance import server
 from tests.env import images
 from tests.env.engine import TestEngine
 from tests.env.registry import Registry
@@ -23,13 +23,14 @@ pytestmark = pytest.mark.engine
 class Crictl:
     """crictl with an endpoint."""
 
-    def __init__(self, endpoint: str, place: Path) -> None:
+    def __init__(self, program: Path, endpoint: str, place: Path) -> None:
+        self._program = program
         self._config = place / "crictl.yaml"
         self._config.write_text(f"runtime-endpoint: {endpoint}\nimage-endpoint: {endpoint}\ntimeout: 60\n")
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """One command, whatever becomes of it."""
-        command = [str(tools.crictl_path()), f"--config={self._config}", *arguments]
+        command = [str(self._program), f"--config={self._config}", *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
 
     def __call__(self, *arguments: str) -> str:
@@ -44,10 +45,12 @@ class Crictl:
 
 
 @pytest.fixture
-def crictl(nothing_left: None, engine: TestEngine, world_folder: Path, tmp_path: Path) -> Iterator[Crictl]:
+def crictl(
+    crictl_program: Path, nothing_left: None, engine: TestEngine, world_folder: Path, tmp_path: Path
+) -> Iterator[Crictl]:
     place = Path(tempfile.mkdtemp(prefix="walk-", dir=world_folder / "tmp"))  # short, for the socket
     with server.serve(engine.url, place) as endpoint:
-        yield Crictl(endpoint, tmp_path)
+        yield Crictl(crictl_program, endpoint, tmp_path)
     shutil.rmtree(place)
 
 
