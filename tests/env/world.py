@@ -214,7 +214,12 @@ def _mounts(path: Path, places: list[cgroups.Hierarchy]) -> None:
         upper, work = layers / lower[1:] / "upper", layers / lower[1:] / "work"
         upper.mkdir(parents=True)
         work.mkdir()
-        linux.mount("overlay", lower, "overlay", data=f"lowerdir={lower},upperdir={upper},workdir={work}")
+        try:
+            linux.mount("overlay", lower, "overlay", data=f"lowerdir={lower},upperdir={upper},workdir={work}")
+        except OSError:  # the machine's is an overlay on an overlay, and the kernel stacks no more
+            if lower == "/etc":
+                shutil.copytree(lower, upper, symlinks=True, dirs_exist_ok=True)
+            linux.mount(str(upper), lower, None, linux.MS_BIND)
     for name, text in network_files.items():  # links into /run, or mounts that the overlay does not show
         file = Path("/etc") / name
         file.unlink(missing_ok=True)

@@ -96,3 +96,34 @@ def test_a_killed_world_is_swept_by_the_next() -> None:
     start("true").communicate()
     assert not mine & folders()
     assert not world_cgroups()
+
+
+IN_A_CONTAINER = """
+import os, subprocess, sys
+from pathlib import Path
+from tests.env import cgroups, world
+
+root = next(place.mount_point for place in cgroups.hierarchies("x") if place.unified)
+names = (root / "cgroup.controllers").read_text().split()
+for name in names:
+    (root / "cgroup.subtree_control").write_text("-" + name)
+for pid in cgroups.pids(root / cgroups.LEAF):
+    (root / "cgroup.procs").write_text(str(pid))
+before = cgroups.pids(root)
+del os.environ[world.VARIABLE]
+show = f"cat {root}/cgroup.controllers {root}/cgroup.subtree_control"
+command = [sys.executable, "-m", "tests.env.world", "--", "sh", "-c", show]
+shown = subprocess.run(command, capture_output=True, text=True)
+after = (cgroups.pids(root), (root / "cgroup.subtree_control").read_text().split(), cgroups.below_mounts())
+print([shown.stdout.split() == names * 2, after == (before, [], [root / cgroups.LEAF])], shown.stderr)
+"""
+"""What a container's cgroup looks like: the root that one sees is no true root, and holds processes."""
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_processes_that_stand_in_the_way_of_controllers_are_put_back() -> None:
+    unified = [place for place in cgroups.hierarchies("x") if place.unified]
+    if not any((place.mount_point / "cgroup.controllers").read_text().strip() for place in unified):
+        pytest.skip("all of this kernel's cgroup controllers are used by version 1")
+    running = start(f"exec {sys.executable} - <<'END'\n{IN_A_CONTAINER}\nEND\n")
+    assert running.communicate()[0] == "[True, True] \n"
