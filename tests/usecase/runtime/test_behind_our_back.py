@@ -88,7 +88,7 @@ async def test_an_exit_is_asked_for_until_it_is_answered(world: World) -> None:
 async def test_a_fault_of_ours_with_one_object_does_not_end_the_watch(world: World) -> None:
     sandbox = await world.run()
     container = await world.run_container(sandbox)
-    world.engine.script("inspect", Fail(KeyError("a bug")))  # type: ignore[arg-type]
+    world.engine.script("inspect", Fail(KeyError("a bug")))
     world.engine.finish(container)
     await world.until(lambda: world.state(container) == "EXITED", 3)
 

@@ -94,7 +94,7 @@ async def test_a_run_under_way_is_ended(world: World, verb: str, step: str) -> N
 
 
 async def test_a_stop_in_every_turn_of_a_run(tmp_path: Path) -> None:
-    """Stop returns, and the pod is not up and does not come up: wherever the Run is, and also when it has just ended."""
+    """Once Stop has returned, the pod is not up and does not come up, wherever the Run was."""
     stopped_once = False
     for turns in range(300):
         world = World(tmp_path / str(turns))

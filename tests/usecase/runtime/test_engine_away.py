@@ -11,6 +11,7 @@ import pytest
 
 from crishim.checkpoint.errors import StoreUnavailable
 from crishim.engine.simulated import Drop, Fail, Hang, Slow
+from crishim.engine.values import ContainerSpec
 from crishim.errors import CRIError, EngineError, EngineTimeout, EngineUnavailable, EngineUnsuitable, Kind
 from crishim.model import CgroupDriver
 from crishim.runtime import node_status
@@ -205,8 +206,13 @@ async def test_a_slow_engine(world: World) -> None:
 async def test_a_create_whose_effect_comes_late_is_found(world: World) -> None:
     """EngineTimeout, and nothing is there yet; a little later it is: the next comparison lists it."""
     name = "k8s_POD_web_default_uid-web_0"
-    specs = []
-    world.engine.script("create", Fail(EngineTimeout("busy")), match=lambda _, spec: bool(specs.append(spec)) or True)
+    specs: list[ContainerSpec] = []
+
+    def note(_: str, spec: ContainerSpec) -> bool:
+        specs.append(spec)
+        return True
+
+    world.engine.script("create", Fail(EngineTimeout("busy")), match=note)
     with pytest.raises(EngineTimeout):
         await world.run()
     late = await world.engine.create(name, specs[0])

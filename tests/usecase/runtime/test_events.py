@@ -11,7 +11,7 @@ from crishim.engine.simulated import Slow
 from crishim.model import ContainerState
 from crishim.runtime.engine_link import COMPARE_EVERY
 from crishim.runtime.index import Change
-from crishim.runtime.objects import Container
+from crishim.runtime.objects import Container, Sandbox
 from tests.usecase.runtime.world import World
 
 
@@ -22,10 +22,11 @@ async def test_churn_with_lost_events(world: World, seed: int, scaled: Callable[
 
     def watch(change: Change) -> None:
         before, after = change.before, change.after
-        if isinstance(before, Container) and isinstance(after, Container) and after.state < before.state:
-            # Only another start may bring a container back.
-            if after.live.started_at <= before.live.started_at:
-                backwards.append((before.state.name, after.state.name))
+        if not (isinstance(before, Container) and isinstance(after, Container)):
+            return
+        # Only another start may bring a container back.
+        if after.state < before.state and after.live.started_at <= before.live.started_at:
+            backwards.append((before.state.name, after.state.name))
 
     unsubscribe = world.rt.index.subscribe(watch)
     sandbox = await world.run()
@@ -58,7 +59,7 @@ async def test_churn_with_lost_events(world: World, seed: int, scaled: Callable[
 
 def _is_true(world: World) -> bool:
     index = world.rt.index
-    objects = [*index.sandboxes(), *index.containers()]
+    objects: list[Sandbox | Container] = [*index.sandboxes(), *index.containers()]
     told = {o.id: (o.live.phase, o.live.started_at) for o in objects if o.live is not None}
     return told == {c.id: (c.phase, c.started_at) for c in world.engine.containers}
 

@@ -212,7 +212,7 @@ async def test_a_pin_taken_away_is_made_again(world: World) -> None:
 
 
 async def test_a_pin_is_not_made_of_a_strangers_namespace(world: World) -> None:
-    sandbox = await world.run()
+    await world.run()
     world.namespaces.held.clear()
     await world.node.close()
     pinned = world.namespaces.pin
