@@ -39,6 +39,7 @@ async def start_container(rt: Runtime, container_id: str) -> None:
             raise ContainerNotRunning(
                 f"container {container.id[:13]} has ended and cannot be started again", container=container.id
             )
+        # A stop of the pod from now on waits for the container's lock, and then ends what was started.
         _need_ready(rt, container)
         await prepare_log_place(container.log_path)
         task, cancelled = await rt.background.complete(_start(rt, container), name=f"start {container.id[:13]}")
@@ -65,8 +66,6 @@ async def _start(rt: Runtime, container: Container) -> None:
         raise failure
     try:
         await make_log_link(container.log_path, live.log_path)
-        # The pod may have been stopped in these very milliseconds by a stop that did not see this container run.
-        _need_ready(rt, container)
     except CRIError:
         await kill(rt, container.id)
         await rt.watch.refresh(container.id)

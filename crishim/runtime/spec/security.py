@@ -59,8 +59,8 @@ def make_capabilities(asked: Capability | None, field: str) -> tuple[tuple[str, 
         )
     add = [_capability(c, f"{field}.add_capabilities[{i}]") for i, c in enumerate(asked.add_capabilities)]
     drop = [_capability(c, f"{field}.drop_capabilities[{i}]") for i, c in enumerate(asked.drop_capabilities)]
-    # The engine applies a name added over one dropped, so a name in both is only dropped.
-    add = [c for c in dict.fromkeys(add) if c == "ALL" or c not in drop]
+    # The engine applies what is added over what is dropped, so a word in both is only dropped.
+    add = [c for c in dict.fromkeys(add) if c not in drop]
     return tuple(add), tuple(dict.fromkeys(drop))
 
 
