@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,8 @@ VALIDATION_SPECS = 137
 BENCHMARK_SPECS = 5
 LIMIT = 1500
 """Seconds for a pass; critest then ends the spec under way as failed, and the rest as skipped."""
+_ADDRESS = re.compile(r"<[^<>]* \| 0x[0-9a-f]+>: ")
+"""How gomega names a value: by a type and an address that no two runs share."""
 _COUNTS = "containersNumber: 3\npodsNumber: 3\nimagesNumber: 2\n"
 """The benchmarks' counts; without them they skip."""
 
@@ -120,4 +123,5 @@ def _message(node: Mapping[str, Any]) -> str:
     words = failure.get("Message") or failure.get("ForwardedPanic") or node["State"]
     location = failure.get("Location") or {}
     where = f" ({Path(location['FileName']).name}:{location['LineNumber']})" if location.get("FileName") else ""
-    return " ".join(str(words).split())[:600] + where
+    words = " ".join(str(words).split()).partition(" { s: {")[0]  # gRPC's status as Go prints its inside
+    return _ADDRESS.sub("", words)[:600] + where

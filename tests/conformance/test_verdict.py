@@ -28,7 +28,10 @@ def report(*nodes: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_a_report_is_read() -> None:
-    failure = {"Message": "expected\n\n  this", "Location": {"FileName": "/go/pod.go", "LineNumber": 7}}
+    failure = {
+        "Message": "expected\n\n  <*status.Error | 0x1f>: this { s: { s: {} } }",
+        "Location": {"FileName": "/go/pod.go", "LineNumber": 7},
+    }
     read = critest.read_report(
         report(
             {"LeafNodeType": "BeforeSuite", "State": "passed"},
@@ -67,6 +70,15 @@ def test_a_suite_that_did_not_begin_is_no_report() -> None:
 )
 def test_nothing_fails_unlisted_and_nothing_passes_listed(state: str, reason: str | None, wrong: str | None) -> None:
     assert verdict.judge(spec(state=state), reason) == wrong
+
+
+def test_a_racy_spec_may_pass() -> None:
+    expected = verdict.parse({"engines": ["20"], "group": [{"reason": "r", "racy": "when early", "specs": ["a"]}]})
+    assert expected.reason("20", "a") == "r, when early"
+    assert expected.racy == {"a"}
+    assert verdict.judge(spec(), "r", racy=True) is None
+    assert verdict.judge(spec(state="failed"), "r", racy=True) is None
+    assert verdict.judge(spec(state="failed"), None) is not None
 
 
 def test_a_group_counts_on_its_engines() -> None:
