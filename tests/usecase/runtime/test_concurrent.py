@@ -355,6 +355,21 @@ async def test_removing_while_everything_is_read_adopts_no_ghost(tmp_path: Path)
         await world.close()
 
 
+async def test_what_a_call_undoes_while_everything_is_read_is_no_ghost(world: World) -> None:
+    """A comparison sees a sandbox whose create then turns out to have failed, and which is removed."""
+    other = await world.run(name="other")
+    name = "k8s_POD_web_default_uid-web_0"
+    world.engine.script("create", Drop(EngineTimeout("late")))
+    world.engine.script("inspect", Slow(1), match=lambda i: i == name)
+    world.engine.script("inspect", Slow(2), match=lambda i: i == other)
+    run = world.background(world.run())
+    await world.until(lambda: len(world.engine.containers) == 2, 1)
+    await world.node.compare()
+    (result,) = await both(run)
+    assert isinstance(result, EngineTimeout)
+    assert world.states() == {other: "READY"}
+
+
 async def test_creating_while_everything_is_read_forgets_nothing(tmp_path: Path) -> None:
     for turns in turns_apart(90):
         world = World(tmp_path / str(turns))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable
 
 import pytest
 
 from crishim.engine.simulated import Slow
-from crishim.model import ContainerState
+from crishim.engine.values import EngineContainer
 from crishim.runtime.engine_link import COMPARE_EVERY
 from crishim.runtime.index import Change
 from crishim.runtime.objects import Container, Sandbox
@@ -66,19 +67,29 @@ def _is_true(world: World) -> bool:
 
 async def test_an_answer_that_was_asked_before_a_write_of_ours_is_dropped(world: World) -> None:
     sandbox = await world.run()
-    container = await world.create(sandbox)
-    # What the watch asks now is answered when the container has long been started and stopped.
-    states: list[ContainerState] = []
-    world.rt.index.subscribe(
-        lambda change: states.append(change.after.state) if isinstance(change.after, Container) else None
-    )
-    world.engine.script("inspect", Slow(5), match=lambda i: i == container)
+    container = await world.run_container(sandbox)
+    inspect = world.engine.inspect
+    late = asyncio.Event()
+
+    async def old_answer(container_id: str) -> EngineContainer:
+        world.engine.inspect = inspect  # type: ignore[method-assign]
+        answer = await inspect(container_id)
+        await asyncio.sleep(5)
+        late.set()
+        return answer
+
+    world.engine.inspect = old_answer  # type: ignore[method-assign]
     world.rt.watch.mark(container)
     await world.quiet()
-    await world.start_container(container)
-    await world.stop_container(container)
-    await world.until(lambda: "0 dirty, 0 being asked" in repr(world.rt.watch), 10)
-    assert list(dict.fromkeys(states)) == [ContainerState.CONTAINER_RUNNING, ContainerState.CONTAINER_EXITED]
+    await world.update_container(container, memory_limit_in_bytes=1 << 20)
+    seen: list[int | None] = []
+    world.rt.index.subscribe(
+        lambda change: seen.append(change.after.live.resources.memory) if isinstance(change.after, Container) else None
+    )
+    await late.wait()
+    await world.quiet()
+    assert world.rt.index.need_container(container).live.resources.memory == 1 << 20
+    assert set(seen) <= {1 << 20}
 
 
 async def test_a_container_made_by_others_is_found(world: World) -> None:
