@@ -56,6 +56,11 @@ class DockerEngine(Engine):
     def __repr__(self) -> str:
         return f"DockerEngine({self._connection!r})"
 
+    @property
+    def facts(self) -> EngineFacts | None:
+        """What the last handshake told; None before the first."""
+        return self._facts
+
     async def connect(self) -> EngineFacts:
         async with guard("handshake", self._limits.handshake):
             async with self._connection.stream("GET", "version", versioned=False) as response:

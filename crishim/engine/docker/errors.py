@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 from aiodocker.exceptions import DockerError
+from aiohttp.client_exceptions import UnixClientConnectorError
 
 from crishim.errors import EngineConflict, EngineError, EngineNotFound, EngineTimeout, EngineUnavailable, Kind
 
@@ -60,5 +61,8 @@ async def guard(what: str, limit: float | None, **ids: str) -> AsyncIterator[Non
 
 def broken_off(what: str, cause: BaseException, **ids: str) -> EngineUnavailable:
     """The error for a connection that could not be made or that broke."""
-    reason = getattr(cause, "os_error", cause)
-    return EngineUnavailable(f"{what}: no connection to the engine: {str(reason) or type(reason).__name__}", **ids)
+    if isinstance(cause, UnixClientConnectorError):
+        reason = f"{cause.path}: {cause.strerror or cause.os_error}"
+    else:
+        reason = str(cause) or type(cause).__name__
+    return EngineUnavailable(f"{what}: no connection to the engine: {reason}", **ids)

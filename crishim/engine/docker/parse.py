@@ -140,7 +140,8 @@ def image_from(data: Mapping[str, Any]) -> EngineImage:
     config = data.get("Config") or {}
     return EngineImage(
         id=data["Id"],
-        tags=_names(data.get("RepoTags")),
+        # the containerd store lists names by digest there, too
+        tags=tuple(name for name in _names(data.get("RepoTags")) if "@" not in name),
         digests=_names(data.get("RepoDigests")),
         size=int(data.get("Size") or data.get("VirtualSize") or 0),
         user=config.get("User") or "",

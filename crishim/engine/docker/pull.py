@@ -17,14 +17,15 @@ from crishim.engine.docker.errors import KIND_OF_STATUS
 from crishim.engine.docker.ndjson import JsonLines
 from crishim.engine.docker.references import split_reference
 from crishim.engine.values import PullProgress, RegistryAuth
-from crishim.errors import CRIError, EngineError, ImageNotFound, Kind, RegistryUnavailable
+from crishim.errors import CRIError, EngineError, ImageNotFound, InvalidArgument, Kind, RegistryUnavailable
 
 _NOT_FOUND = ("manifest unknown", "name unknown", "no matching manifest", "repository does not exist", ": not found")
 _DENIED = (
     *("unauthorized:", "authentication required", "no basic auth credentials", "incorrect username or password"),
     *("access denied", "denied:", "insufficient_scope", "401 Unauthorized", "403 Forbidden"),
+    *("HTTP 401 response", "HTTP 403 response"),
 )
-_TOO_MANY = ("toomanyrequests", "429 Too Many Requests")
+_TOO_MANY = ("toomanyrequests", "429 Too Many Requests", "HTTP 429 response")
 _UNREACHABLE = (
     *("connection refused", "connection reset", "no such host", "i/o timeout", "TLS handshake timeout", ": EOF"),
     *("network is unreachable", "no route to host", "context deadline exceeded", "Client.Timeout exceeded"),
@@ -37,6 +38,7 @@ _UNREACHABLE = (
     ),
     *("unexpected HTTP status: 5", "unexpected status code 5", "unexpected status from", "500 Internal Server Error"),
     *("502 Bad Gateway", "503 Service Unavailable", "504 Gateway", "unexpected EOF", "broken pipe"),
+    *("connection broken", "HTTP 50"),
 )
 """The words of Go's network stack and of the registry client, for what a later try can mend."""
 
@@ -88,10 +90,13 @@ def pull_failure(message: str, reference: str, status: int = 0) -> CRIError:
     """What a refusal of a pull means. `status` decides where it says something (500 does not), else the text."""
     if status == 404:
         return ImageNotFound(message, image=reference)
+    if status == 400:
+        return InvalidArgument(message, image=reference)
     if status and status not in (200, 500) and status in KIND_OF_STATUS:
         kind = Kind.PERMISSION_DENIED if status == 401 else KIND_OF_STATUS[status]
         return EngineError(message, kind=kind, image=reference)
-    text = message.replace(reference, "")  # so that no name of an image is taken for a reason
+    # so that no part of a name is taken for a reason: a registry may be called `denied:5000`
+    text = message.replace(reference, "").replace(reference.split("/")[0], "")
     if any(words in text for words in _TOO_MANY):
         return EngineError(message, kind=Kind.RESOURCE_EXHAUSTED, image=reference)
     if any(words in text for words in _DENIED):
