@@ -27,6 +27,14 @@ FIRST_API: Mapping[Feature, tuple[int, int]] = {
 }
 """The first version of the engine's API that has the feature."""
 
+BELOW: Mapping[Feature, str] = {
+    Feature.READONLY_RECURSION: "`Mount.recursive_read_only` is refused (RROUnsupported), and Status does "
+    "not offer it. A mount that is only `readonly` behaves as CRI wants: its submounts stay as they are.",
+    Feature.IMAGE_MOUNTS: "`Mount.image` is refused; so far on newer engines, too.",
+    Feature.CDI_DEVICES: "`ContainerConfig.CDI_devices` is refused (UnsupportedField).",
+}
+"""What an engine without the feature makes crishim do, for docs/supported.md."""
+
 
 def has(facts: EngineFacts, feature: Feature) -> bool:
     """Whether the engine of this handshake has the feature."""

@@ -1,0 +1,83 @@
+"""docs/supported.md, made from `crishim.engine.features` and from what was measured (docs/conformance.json).
+
+`python -m crishim.docs.supported_page > docs/supported.md` writes it anew.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from crishim.engine.docker.handshake import NEWEST_API, OLDEST_API
+from crishim.engine.features import BELOW, FIRST_API, Feature, needs
+
+RESULTS = Path(__file__).parents[2] / "docs" / "conformance.json"
+
+HEAD = """\
+<!-- Made by `python -m crishim.docs.supported_page` from crishim/engine/features.py and docs/conformance.json; do not
+edit. -->
+# What is supported on which engine
+
+crishim speaks API {oldest} (Docker Engine 20.10) to {newest}, and uses with each engine the newest version that both
+know. These are the engines on which it is judged, and what depends on their version. All else is the same on all of
+them. Which specs of critest do not pass, and why, is in [conformance.md](conformance.md).
+
+"""
+
+
+@dataclass(frozen=True)
+class JudgedEngine:
+    """A column: an engine on which the specs were run."""
+
+    title: str
+    api_version: tuple[int, int]
+    passed: int
+    specs: int
+
+
+def judged_engines(document: Sequence[Mapping[str, Any]]) -> list[JudgedEngine]:
+    """The engines of the results."""
+    found = []
+    for result in document:
+        engine = result["engine"]
+        store = ", containerd image store" if engine["key"].endswith("-containerd") else ""
+        major, minor = (int(part) for part in engine["api_version"].split("."))
+        passed = sum(1 for spec in result["specs"] if spec["state"] == "passed")
+        found.append(JudgedEngine(f"{engine['version']}{store}", (major, minor), passed, len(result["specs"])))
+    return found
+
+
+def page(engines: Sequence[JudgedEngine]) -> str:
+    """The whole page in Markdown."""
+    parts = [HEAD.format(oldest=_dotted(OLDEST_API), newest=_dotted(NEWEST_API))]
+    parts.append(_row("Docker Engine", *(engine.title for engine in engines)))
+    parts.append(_row("---", *("---" for _ in engines)))
+    parts.append(_row("API", *(_dotted(engine.api_version) for engine in engines)))
+    parts.append(_row("specs of critest passed", *(f"{engine.passed} of {engine.specs}" for engine in engines)))
+    parts += [_row(feature.value, *(_cell(feature, engine) for engine in engines)) for feature in Feature]
+    parts.append("\n## What happens without\n")
+    for feature in Feature:
+        parts.append(f"\n**{feature.value[0].upper()}{feature.value[1:]}.** Needs {needs(feature)}. {BELOW[feature]}\n")
+    return "".join(parts)
+
+
+def _cell(feature: Feature, engine: JudgedEngine) -> str:
+    if engine.api_version < FIRST_API[feature]:
+        return "no"
+    return "where switched on" if feature is Feature.CDI_DEVICES else "yes"
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return f"{version[0]}.{version[1]}"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page(judged_engines(json.loads(RESULTS.read_text()))))
