@@ -172,10 +172,10 @@ class Watch:
 
     def apply(self, live: EngineContainer) -> None:
         """Put an answer of the engine into the index, unless it is older than what is known."""
-        if (sandbox := self._index.sandbox(live.id)) is not None:
-            if sandbox.live is None or not _older(live, sandbox.live):
-                self._index.put_sandbox(replace(sandbox, live=live, seen=True))
-        elif (container := self._index.container(live.id)) is not None and not _older(live, container.live):
+        sandbox, container = self._index.sandbox(live.id), self._index.container(live.id)
+        if sandbox is not None and (not sandbox.seen or not _older(live, sandbox.live)):
+            self._index.put_sandbox(replace(sandbox, live=live, seen=True))
+        elif container is not None and (not container.seen or not _older(live, container.live)):
             self._index.put_container(replace(container, live=live, seen=True))
 
     async def vanished(self, container_id: str) -> None:
@@ -191,8 +191,10 @@ class Watch:
 _ORDER = {ContainerPhase.CREATED: 0, ContainerPhase.RUNNING: 1, ContainerPhase.EXITED: 2, ContainerPhase.REMOVING: 3}
 
 
-def _older(live: EngineContainer, known: EngineContainer) -> bool:
+def _older(live: EngineContainer, known: EngineContainer | None) -> bool:
     """Whether an answer is of an earlier moment than the known one: states move forward, except by a later start."""
+    if known is None:
+        return False
     if live.started_at != known.started_at:
         return live.started_at < known.started_at
     return _progress(live) < _progress(known)

@@ -106,7 +106,10 @@ def _devices_below(folder: str, inside: str, permissions: str) -> list[EngineDev
 
 
 def _is_device(path: str) -> bool:
-    mode = os.stat(path).st_mode
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False  # a link that leads nowhere, or a device that is being taken away
     return stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
 
 

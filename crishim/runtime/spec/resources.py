@@ -65,8 +65,7 @@ def make_update_resources(asked: LinuxContainerResources, now: EngineResources) 
     memory: int | None = asked.memory_limit_in_bytes or None
     swap: int | None = asked.memory_swap_limit_in_bytes or None
     if memory is not None and swap is None:
-        # The engine refuses memory above the swap limit in force, and keeps a swap limit that means nothing any more.
-        swap = -1 if now.memory_swap == -1 else memory
+        swap = _swap_beside(memory, now)
     if swap is not None and memory is None and (now.memory or 0) > 0:
         memory = now.memory  # the engine takes a swap limit only beside a memory limit
     return EngineResources(
@@ -79,3 +78,15 @@ def make_update_resources(asked: LinuxContainerResources, now: EngineResources) 
         memory=memory,
         memory_swap=swap,
     )
+
+
+def _swap_beside(memory: int, now: EngineResources) -> int | None:
+    """The swap limit when only memory was asked for; None: it stays.
+
+    It goes with memory where no swap was allowed, and where it would be below (the engine refuses that).
+    """
+    limit = now.memory_swap or 0
+    if limit == -1:
+        return -1
+    allows_swap = limit > (now.memory or 0) > 0
+    return None if allows_swap and limit >= memory else memory

@@ -76,5 +76,5 @@ def test_each_change_is_told_once_and_revisions_grow(index: Index, make_sandbox:
         ("sandbox", True, True),
         ("container", True, False),
     ]
-    revisions = [o.revision for o in (*index.sandboxes(), *index.containers())]
+    revisions = [s.revision for s in index.sandboxes()] + [c.revision for c in index.containers()]
     assert len(set(revisions)) == len(revisions)

@@ -115,7 +115,7 @@ async def test_a_failed_write_is_told_and_made_good_by_the_next(room: Room) -> N
     with pytest.raises(CheckpointFailed):
         await room.records.change("s1", to(Phase.STOPPED))
     assert room.phase() is Phase.STOPPED
-    assert room.records.unsaved == ("s1",)
+    assert list(room.records.unsaved) == ["s1"]
     assert repr(room.records) == "<Records 1 unsaved>"
     await room.records.change("s1", to(Phase.STOPPED))
     assert await room.store.held() == {"s1": Phase.STOPPED}

@@ -71,9 +71,9 @@ async def test_an_answer_that_was_asked_before_a_write_of_ours_is_dropped(world:
     inspect = world.engine.inspect
     late = asyncio.Event()
 
-    async def old_answer(container_id: str) -> EngineContainer:
+    async def old_answer(id_or_name: str) -> EngineContainer:
         world.engine.inspect = inspect  # type: ignore[method-assign]
-        answer = await inspect(container_id)
+        answer = await inspect(id_or_name)
         await asyncio.sleep(5)
         late.set()
         return answer

@@ -61,8 +61,11 @@ class _Freezing:
         return call
 
 
-async def killed_in(world: World, freezer: Freezer, name: str) -> tuple[bool, tuple[str, str]]:
-    """Carry a scenario to the freezer's point and kill the server there; whether it came so far, and its ids."""
+async def killed_in(world: World, freezer: Freezer, name: str) -> tuple[bool, str, dict[str, str]]:
+    """Carry a scenario to the freezer's point and kill the server there.
+
+    Returns whether it came so far, the sandbox's id, and the states that the server told of last.
+    """
     await world.start()
     ids = await SCENARIOS[name].prepare(world)
     freezer.armed = True
@@ -72,8 +75,9 @@ async def killed_in(world: World, freezer: Freezer, name: str) -> tuple[bool, tu
     hit = freezer.frozen.is_set()
     frozen.cancel()
     freezer.armed = False
+    states = world.states()
     await world.server.kill()
-    return hit, ids
+    return hit, ids[0], states
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -82,11 +86,13 @@ async def test_killed_at_every_effect(tmp_path: Path, name: str, when: When) -> 
     for point in range(1, 100):
         freezer = Freezer(point, when)
         world = World(tmp_path / str(point), wrap=lambda _, target, freezer=freezer: freezer.wrap(target))  # type: ignore[misc]
-        hit, _ = await killed_in(world, freezer, name)
+        hit, _, told = await killed_in(world, freezer, name)
         try:
             await world.start()
             await world.check_consistent()
             if name.startswith("run"):
+                # What anybody has seen READY is READY after the crash, too.
+                assert all(world.state(i) == state for i, state in told.items() if state == "READY")
                 await retry_run(world)
             await world.check_removable()
             await world.close()
@@ -117,7 +123,7 @@ async def test_a_create_repeated_after_a_kill_succeeds(tmp_path: Path, when: Whe
     for point in range(1, 100):
         freezer = Freezer(point, when)
         world = World(tmp_path / str(point), wrap=lambda _, target, freezer=freezer: freezer.wrap(target))  # type: ignore[misc]
-        hit, (sandbox, _) = await killed_in(world, freezer, "create")
+        hit, sandbox, _ = await killed_in(world, freezer, "create")
         await world.start()
         container = await world.create(sandbox)
         await world.start_container(container)

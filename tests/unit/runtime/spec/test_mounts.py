@@ -1,0 +1,155 @@
+"""Mounts and devices."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crishim.engine.values import EngineDevice, EngineFacts, EngineMount
+from crishim.errors import CRIError, InvalidArgument, RROUnsupported, UnsupportedField
+from crishim.model import CDIDevice, Device, IDMapping, ImageSpec, Mount, MountPropagation
+from crishim.runtime.spec.mounts import make_cdi_devices, make_devices, make_mounts
+
+PRIVATE = MountPropagation.PROPAGATION_PRIVATE
+SLAVE = MountPropagation.PROPAGATION_HOST_TO_CONTAINER
+SHARED = MountPropagation.PROPAGATION_BIDIRECTIONAL
+
+
+def old(facts: EngineFacts) -> EngineFacts:
+    return dataclasses.replace(facts, api_version=(1, 41))
+
+
+@pytest.mark.parametrize(
+    ("asked", "made"),
+    [
+        ({}, {}),
+        ({"readonly": True}, {"readonly": True}),
+        ({"readonly": True, "recursive_read_only": True}, {"readonly": True, "recursive_readonly": True}),
+        ({"propagation": SLAVE}, {"propagation": "rslave"}),
+        ({"propagation": SHARED, "readonly": True}, {"propagation": "rshared", "readonly": True}),
+        ({"container_path": "/a/../b//c/"}, {"target": "/b/c"}),
+        ({"selinux_relabel": True}, {}),  # where SELinux is off there is nothing to relabel
+        ({"image": ImageSpec()}, {}),
+    ],
+    ids=str,
+)
+def test_mount(tmp_path: Path, facts: EngineFacts, asked: dict[str, Any], made: dict[str, Any]) -> None:
+    mount = Mount(**({"container_path": "/data", "host_path": str(tmp_path)} | asked))
+    assert make_mounts([mount], facts, "f") == (EngineMount(**({"source": str(tmp_path), "target": "/data"} | made)),)
+
+
+def test_symbolic_links_are_followed(tmp_path: Path, facts: EngineFacts) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    (made,) = make_mounts([Mount(container_path="/x", host_path=str(tmp_path / "link"))], facts, "f")
+    assert made.source == str(tmp_path / "real")
+
+
+IDS = (IDMapping(),)
+
+
+@pytest.mark.parametrize(
+    ("asked", "error", "field"),
+    [
+        ({"container_path": ""}, InvalidArgument, "container_path"),
+        ({"container_path": "x"}, InvalidArgument, "container_path"),
+        ({"host_path": ""}, InvalidArgument, "host_path"),
+        ({"host_path": "x"}, InvalidArgument, "host_path"),
+        ({"host_path": "/does/not/exist"}, InvalidArgument, "host_path"),
+        ({"mount_options": ("noexec", "suid")}, InvalidArgument, "mount_options[1]"),
+        ({"mount_options": ("noexec",)}, UnsupportedField, "mount_options"),
+        ({"uid_mappings": IDS}, UnsupportedField, "uidMappings"),
+        ({"gid_mappings": IDS}, UnsupportedField, "uidMappings"),
+        ({"recursive_read_only": True}, InvalidArgument, "recursive_read_only"),
+        ({"recursive_read_only": True, "readonly": True, "propagation": SLAVE}, InvalidArgument, "recursive_read_only"),
+        ({"image": ImageSpec(image="x")}, InvalidArgument, "host_path"),
+        ({"image": ImageSpec(image="x"), "host_path": ""}, UnsupportedField, "image"),
+        ({"image_sub_path": "x"}, InvalidArgument, "image_sub_path"),
+    ],
+    ids=str,
+)
+def test_mount_refused(
+    tmp_path: Path, facts: EngineFacts, asked: dict[str, Any], error: type[CRIError], field: str
+) -> None:
+    good = Mount(container_path="/data", host_path=str(tmp_path))
+    bad = Mount(**({"container_path": "/data", "host_path": str(tmp_path)} | asked))
+    with pytest.raises(InvalidArgument) as caught:
+        make_mounts([good, bad], facts, "f")
+    assert (type(caught.value), caught.value.field) == (error, f"f[1].{field}")
+
+
+def test_relabelling_is_refused_where_selinux_is_on(tmp_path: Path, facts: EngineFacts) -> None:
+    facts = dataclasses.replace(facts, security=frozenset({"selinux"}))
+    with pytest.raises(UnsupportedField):
+        make_mounts([Mount(container_path="/x", host_path=str(tmp_path), selinux_relabel=True)], facts, "f")
+
+
+def test_recursion_needs_the_engine(tmp_path: Path, facts: EngineFacts) -> None:
+    mount = Mount(container_path="/x", host_path=str(tmp_path), readonly=True, recursive_read_only=True)
+    with pytest.raises(RROUnsupported, match=r"^RROUnsupported: "):
+        make_mounts([mount], old(facts), "f")
+
+
+# --- devices
+
+
+@pytest.mark.parametrize(
+    ("asked", "made"),
+    [
+        (Device(host_path="/dev/null"), EngineDevice(host_path="/dev/null", container_path="/dev/null")),
+        (
+            Device(host_path="/dev/null", container_path="/dev/x", permissions="r"),
+            EngineDevice(host_path="/dev/null", container_path="/dev/x", permissions="r"),
+        ),
+    ],
+)
+def test_device(asked: Device, made: EngineDevice) -> None:
+    assert make_devices([asked], "f") == (made,)
+
+
+def test_a_folder_stands_for_the_devices_in_it(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "null").symlink_to("/dev/null")
+    (tmp_path / "sub" / "zero").symlink_to("/dev/zero")
+    (tmp_path / "file").write_text("")
+    made = make_devices([Device(host_path=str(tmp_path), container_path="/dev/all", permissions="rw")], "f")
+    assert [(d.container_path, d.permissions) for d in made] == [("/dev/all/null", "rw"), ("/dev/all/sub/zero", "rw")]
+
+
+@pytest.mark.parametrize(
+    ("asked", "field"),
+    [
+        (Device(host_path="/dev/null", permissions="rx"), "f[1].permissions"),
+        (Device(host_path=""), "f[1].host_path"),
+        (Device(host_path="/dev/no-such"), "f[1].host_path"),
+        (Device(host_path="/etc/passwd"), "f[1].host_path"),
+        (Device(host_path="/dev/null", container_path="x"), "f[1].container_path"),
+    ],
+)
+def test_device_refused(asked: Device, field: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        make_devices([Device(host_path="/dev/null"), asked], "f")
+    assert caught.value.field == field
+
+
+def test_a_link_in_a_folder_that_leads_nowhere_is_no_device(tmp_path: Path) -> None:
+    (tmp_path / "gone").symlink_to("/does/not/exist")
+    assert make_devices([Device(host_path=str(tmp_path))], "f") == ()
+
+
+def test_cdi(facts: EngineFacts) -> None:
+    cdi = dataclasses.replace(facts, cdi=True)
+    names = [CDIDevice(name="vendor.com/class=device"), CDIDevice(name="a/b=0:1")]
+    assert make_cdi_devices(names, cdi, "f") == ("vendor.com/class=device", "a/b=0:1")
+    assert make_cdi_devices([], old(facts), "f") == ()
+    for engine in (dataclasses.replace(facts, cdi=False), old(cdi)):
+        with pytest.raises(UnsupportedField) as caught:
+            make_cdi_devices(names, engine, "f")
+        assert caught.value.field == "f"
+    for name in ("", "device", "vendor/class", "/class=x", "vendor/class=", "vendor/class=a b"):
+        with pytest.raises(InvalidArgument) as refused:
+            make_cdi_devices([CDIDevice(name=name)], cdi, "f")
+        assert refused.value.field == "f[0].name"
