@@ -35,7 +35,15 @@ from crishim.engine.values import (
     PullProgress,
     RegistryAuth,
 )
-from crishim.errors import EngineConflict, EngineError, EngineNotFound, EngineUnavailable, InvalidArgument, Kind
+from crishim.errors import (
+    EngineConflict,
+    EngineError,
+    EngineNotFound,
+    EngineTimeout,
+    EngineUnavailable,
+    InvalidArgument,
+    Kind,
+)
 
 _REMOVAL_LOOK = 5.0
 """Seconds after which a removal by someone else is looked at again: it may have failed without a word."""
@@ -62,18 +70,19 @@ class DockerEngine(Engine):
         return self._facts
 
     async def connect(self) -> EngineFacts:
-        async with guard("handshake", self._limits.handshake):
-            async with self._connection.stream("GET", "version", versioned=False) as response:
-                version = await response.json()
-            api = negotiate(version)
-            pid = await self._connection.peer_pid()
-            async with self._connection.stream("GET", f"v{api[0]}.{api[1]}/info", versioned=False) as response:
-                info = await response.json()
-            refuse_unsuitable(version, info, pid, os.uname().release)
-            facts = facts_from(version, info, api, pid)
+        try:
+            async with guard("handshake", self._limits.handshake):
+                version = await self._connection.get("version")
+                api = negotiate(version)
+                pid = await self._connection.peer_pid()
+                info = await self._connection.get(f"v{api[0]}.{api[1]}/info")
+        except (EngineError, EngineTimeout) as error:
+            # Whatever it said or did not say, it cannot be worked with now, and may be later.
+            raise EngineUnavailable(error.message) from error
+        refuse_unsuitable(version, info, pid, os.uname().release)
         self._connection.speak(api)
-        self._facts = facts
-        return facts
+        self._facts = facts_from(version, info, api, pid)
+        return self._facts
 
     @asynccontextmanager
     async def events(self) -> AsyncIterator[AsyncIterator[EngineEvent]]:
@@ -85,12 +94,12 @@ class DockerEngine(Engine):
     # --- Containers -------------------------------------------------------------------------------------------------
 
     async def create(self, name: str, spec: ContainerSpec) -> str:
-        docker, facts = self._connection.docker, self._facts
-        if facts is None:
+        if self._facts is None:
             raise EngineUnavailable("the engine has not been reached yet")
-        body = container_body(spec, facts)
+        body = container_body(spec, self._facts)
         async with guard("create of a container", self._limits.create, name=name):
-            return (await docker.containers.create(body, name=name)).id
+            container_id: str = (await self._connection.post("containers/create", body, {"name": name}))["Id"]
+            return container_id
 
     async def start(self, container_id: str) -> None:
         container = self._container(container_id)
@@ -147,13 +156,8 @@ class DockerEngine(Engine):
 
     async def update(self, container_id: str, resources: EngineResources) -> None:
         path = f"containers/{self._container(container_id).id}/update"
-        body = json.dumps(update_body(resources)).encode()
-        headers = {"Content-Type": "application/json"}
-        async with (
-            guard("update of a container", self._limits.update, container=container_id),
-            self._connection.stream("POST", path, data=body, headers=headers) as response,
-        ):
-            await response.read()
+        async with guard("update of a container", self._limits.update, container=container_id):
+            await self._connection.post(path, update_body(resources))
 
     async def inspect(self, id_or_name: str) -> EngineContainer:
         container = self._container(id_or_name)

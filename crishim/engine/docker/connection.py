@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import socket
 import struct
 import weakref
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
 import aiodocker
 import aiohttp
 from aiodocker.exceptions import DockerError
 
 from crishim.errors import EngineUnavailable, EngineUnsuitable
+
+log = logging.getLogger(__name__)
 
 _BASE = "http://engine"
 """Any name will do: the connector knows the socket."""
@@ -91,6 +95,24 @@ class Connection:
             finally:
                 _break_off(response)
 
+    async def get(self, path: str) -> dict[str, Any]:
+        """The JSON object at a path without version; call it inside `errors.guard`."""
+        async with self.stream("GET", path, versioned=False) as response:
+            return _object(await response.read())
+
+    async def post(self, path: str, body: Mapping[str, Any], params: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """Post a JSON object and return the one in the answer; call it inside `errors.guard`.
+
+        What the engine warns of in it (a limit that the kernel does not have) is logged.
+        """
+        headers = {"Content-Type": "application/json"}
+        data = json.dumps(body).encode()
+        async with self.stream("POST", path, params=params, data=data, headers=headers) as response:
+            answer = _object(await response.read())
+        for warning in answer.get("Warnings") or ():
+            log.info("engine: %s: %s", path, warning)
+        return answer
+
     async def peer_pid(self) -> int:
         """Process that opened the socket for listening, 0 if it is in no PID namespace that we see. OSError."""
         _, writer = await asyncio.wait_for(asyncio.open_unix_connection(self.path), _CONNECT_LIMIT)
@@ -144,6 +166,13 @@ def _break_off(response: aiohttp.ClientResponse) -> None:
     if not response.content.is_eof():
         response.content.set_exception(aiohttp.ClientConnectionError("closed here"))
         response.close()
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    value = json.loads(body)
+    if not isinstance(value, dict):
+        raise ValueError(f"no JSON object: {body[:100]!r}")
+    return value
 
 
 def _message(body: bytes) -> str:

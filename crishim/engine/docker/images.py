@@ -32,8 +32,11 @@ async def list_images(docker: Docker, limit: float) -> list[EngineImage]:
             except EngineNotFound:
                 return None  # removed since the list was made
 
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(inspect(image_id)) for image_id in ids]
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(inspect(image_id)) for image_id in ids]
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from None  # one of them is enough; callers know errors, not groups
     return [image for task in tasks if (image := task.result()) is not None]
 
 

@@ -54,7 +54,7 @@ async def test_socket_that_never_answers(pretend: Any) -> None:
 
     async with pretend(silence) as url:
         adapter = DockerEngine(url, deadlines=Deadlines(handshake=0.2))
-        with pytest.raises(EngineTimeout, match=r"handshake.*0\.2"):
+        with pytest.raises(EngineUnavailable, match=r"handshake.*0\.2"):
             await asyncio.wait_for(adapter.connect(), 5)
         await adapter.close()
 
@@ -120,6 +120,62 @@ async def test_answers_that_are_none(
         for call in (adapter.inspect("a" * 64), adapter.inspect_image("a:1"), adapter.create("name", SLEEPER)):
             with pytest.raises(expected):
                 await call
+
+
+@pytest.mark.parametrize("path", ["/version", "/info"])
+async def test_handshake_with_what_is_not_well(pretend: Any, connected: Connected, path: str) -> None:
+    """An error or nonsense in its answers: unavailable, to be tried again, and not unsuitable for good."""
+    for body in (json_answer({"message": "starting"}, "503 Not Yet"), json_answer([1, 2])):
+
+        async def answer(line: str, _: asyncio.StreamReader, writer: asyncio.StreamWriter, bad: bytes = body) -> None:
+            writer.write(bad if path in line else json_answer(VERSION))
+
+        async with pretend(answer) as url:
+            adapter = await connected(url, handshake=False)
+            with pytest.raises(EngineUnavailable):
+                await adapter.connect()
+
+
+async def test_one_bad_image_among_many(pretend: Any, connected: Connected) -> None:
+    """One that went away is left out; any other failure is told as itself, not as a group of them."""
+    status = "404 Not Found"
+
+    async def answer(line: str, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if "/version" in line:
+            writer.write(json_answer(VERSION))
+        elif "/info" in line:
+            writer.write(json_answer(INFO))
+        elif "/images/json" in line:
+            writer.write(json_answer([{"Id": f"sha256:{number}"} for number in range(20)]))
+        elif "/images/sha256:7/" in line:
+            writer.write(json_answer({"message": "not this one"}, status))
+        else:
+            writer.write(json_answer({"Id": line.split("/")[3], "Size": 1}))
+
+    async with pretend(answer) as url:
+        adapter = await connected(url)
+        assert len(await adapter.list_images()) == 19
+        status = "500 Internal Server Error"
+        with pytest.raises(EngineError, match="not this one"):
+            await adapter.list_images()
+
+
+async def test_what_the_engine_warns_of_is_logged(
+    pretend: Any, connected: Connected, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def answer(line: str, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if "/version" in line:
+            writer.write(json_answer(VERSION))
+        elif "/info" in line:
+            writer.write(json_answer(INFO))
+        else:
+            writer.write(json_answer({"Id": "a" * 64, "Warnings": ["no swap limit here"]}, "201 Created"))
+
+    caplog.set_level("INFO", "crishim.engine.docker")
+    async with pretend(answer) as url:
+        adapter = await connected(url)
+        assert await adapter.create("warned", SLEEPER) == "a" * 64
+    assert "no swap limit here" in caplog.text
 
 
 async def test_what_listens_is_no_engine(pretend: Any, connected: Connected) -> None:
