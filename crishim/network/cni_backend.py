@@ -18,6 +18,7 @@ from cni.conf import fingerprint, load_first
 from cni.errors import UnsupportedVerb
 from cni.strays import end_strays
 from crishim.errors import NetworkFailed, NetworkNotReady
+from crishim.model import PortMapping
 from crishim.network import cni_args, netns
 from crishim.network.api import Attached, NetworkStatus, PodAttachment, PodNetwork
 from crishim.network.memory import NetworkMemory
@@ -29,8 +30,9 @@ SEEN = "cni_seen"
 POD_CIDR = "pod_cidr"
 """Key in `NetworkMemory`: the last UpdateRuntimeConfig's ranges; a kubelet does not repeat them when we restart."""
 
-
 _MISSING = "NetworkConfigMissing"
+_SOME_PORT = (PortMapping(container_port=1, host_port=1),)
+"""For a pod whose ports are not known any more."""
 
 
 class CniNetwork(PodNetwork):
@@ -108,7 +110,9 @@ class CniNetwork(PodNetwork):
                     pod.sandbox_id[:13],
                 )
                 return
-            attached = self.plan(pod)
+            # With the record the ports may be lost, too. portmap takes its rules away by the id, whatever the ports
+            # are, but only for a pod that has any.
+            attached = self.plan(pod if pod.port_mappings else replace(pod, port_mappings=_SOME_PORT))
         if not attached.result:
             # ADD was begun and did not answer us: if a predecessor of this process ran it, it may still be at it.
             ended = await asyncio.to_thread(end_strays, pod.sandbox_id)

@@ -44,6 +44,10 @@ class NetworkNamespaces(ABC):
         """Ids of all sandboxes whose namespace is held, or whose pin was left half made."""
 
     @abstractmethod
+    async def inhabited(self, sandbox_id: str) -> bool:
+        """Whether a process lives in the namespace that is held for the sandbox; False where none is held."""
+
+    @abstractmethod
     async def addresses(self, pid: int) -> tuple[str, ...]:
         """Addresses of the namespace of a sandbox's process, IPv4 first; none if it has only a loopback, or has ended.
 
@@ -86,6 +90,9 @@ class KernelNamespaces(NetworkNamespaces):
     async def pins(self) -> Sequence[str]:
         paths = await asyncio.to_thread(netns.list_pins, self._directory)
         return [os.path.basename(path).removeprefix(netns.PREFIX) for path in paths]
+
+    async def inhabited(self, sandbox_id: str) -> bool:
+        return await asyncio.to_thread(netns.is_inhabited, self.path(sandbox_id))
 
     async def addresses(self, pid: int) -> tuple[str, ...]:
         return await asyncio.to_thread(read_addresses, pid)
@@ -139,6 +146,10 @@ class SimulatedNamespaces(NetworkNamespaces):
 
     async def pins(self) -> Sequence[str]:
         return list(self.held)
+
+    async def inhabited(self, sandbox_id: str) -> bool:
+        await asyncio.sleep(0)
+        return False
 
     async def addresses(self, pid: int) -> tuple[str, ...]:
         await asyncio.sleep(0)

@@ -77,6 +77,20 @@ def is_pinned(path: str) -> bool:
     return _identity(path) is not None
 
 
+def is_inhabited(path: str) -> bool:
+    """Say whether any process that we can see lives in the namespace pinned on `path`; looks at all of them."""
+    wanted = _identity(path)
+    if wanted is None:
+        return False
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError):  # it ended meanwhile
+                status = os.stat(f"/proc/{name}/ns/net")
+                if (status.st_dev, status.st_ino) == wanted:
+                    return True
+    return False
+
+
 def _identity(path: str) -> tuple[int, int] | None:
     """Return (device, inode) of the network namespace that `path` shows, None where it shows none."""
     try:

@@ -17,7 +17,7 @@ from crishim.engine.values import EngineEvent, EngineFacts
 from crishim.errors import CheckpointFailed, CRIError
 from crishim.images.core import ImageSettings
 from crishim.images.service import Images
-from crishim.network.api import PodNetwork
+from crishim.network.api import PodAttachment, PodNetwork
 from crishim.network.namespaces import NetworkNamespaces
 from crishim.runtime import host
 from crishim.runtime.core import Runtime, RuntimeSettings
@@ -186,10 +186,26 @@ class Node:
         try:
             for sandbox_id in await self._namespaces.pins():
                 if self._index.sandbox(sandbox_id) is None:
-                    log.info("unpinning the namespace of unknown sandbox %s", sandbox_id[:13])
-                    await self._namespaces.unpin(sandbox_id)
+                    await self._release(sandbox_id)
             await self._network.gc(
                 {s.id: s.record.network for s in self._index.sandboxes() if s.record.network is not None}
             )
         except CRIError as error:
             log.warning("what unknown pods left cannot be released: %s", error)
+
+    async def _release(self, sandbox_id: str) -> None:
+        """Detach and unpin a pod of which the pin alone is left: its record was lost, and its sandbox was removed."""
+        if await self._namespaces.inhabited(sandbox_id):
+            log.warning("the namespace of unknown sandbox %s is in use: left alone", sandbox_id[:13])
+            return
+        log.info("releasing the network of unknown sandbox %s", sandbox_id[:13])
+        path = self._namespaces.path(sandbox_id)
+        # Whose it was is told by nothing any more; plugins go by the id.
+        pod = PodAttachment(sandbox_id=sandbox_id, netns_path=path, name="", namespace="", uid="")
+        try:
+            await self._network.detach(pod, None)
+        except CRIError as error:
+            # The pin stays, so that the next start tries again.
+            log.warning("unknown sandbox %s cannot be detached: %s", sandbox_id[:13], error)
+        else:
+            await self._namespaces.unpin(sandbox_id)
