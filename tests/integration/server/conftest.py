@@ -1,0 +1,121 @@
+"""Servers: one that tests share, and those of a test's own; one at a time, as each adopts all pods of its engine."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cni.testing import ScriptedPlugin
+from tests.env.cni import CniDirs
+from tests.env.engine import TestEngine
+from tests.integration.server.residue import BRIDGES, Quiet, assert_nothing_left, assert_store_empty
+from tests.integration.server.serving import CrishimServer
+
+_numbers = itertools.count(1)
+_failed = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Let fixtures know whether their test has failed."""
+    report = yield
+    if call.when == "call":
+        item.stash[_failed] = call.excinfo is not None
+    return report
+
+
+@pytest.fixture(scope="package")
+def _shared_server(engine: TestEngine, busybox_image: str, world_folder: Path) -> Iterator[CrishimServer]:
+    """Started by the first test that asks for it, and again after one that wanted the engine for itself."""
+    assert busybox_image
+    server = CrishimServer(engine.url, world_folder / "tmp" / "shared", flags=["--log-level=debug"])
+    yield server
+    if server.running:
+        _halt(server)
+    if server.folder.exists():
+        server.remove_folder()
+
+
+def _halt(server: CrishimServer) -> None:
+    assert server.stop() == 0, server.last_words()
+    assert_store_empty(server)
+
+
+@pytest.fixture
+def alone(_shared_server: CrishimServer) -> None:
+    """No other server is on the shared engine while the test runs."""
+    if _shared_server.running:
+        _halt(_shared_server)
+
+
+@pytest.fixture
+def server(
+    request: pytest.FixtureRequest, _shared_server: CrishimServer, engine: TestEngine
+) -> Iterator[CrishimServer]:
+    """A server with network none on the shared engine, shared by tests that do not stop it.
+
+    The test may leave pods: they are removed after it, and then nothing may be left anywhere, nor in the server itself.
+    """
+    server = _shared_server
+    if not server.running:
+        server.start()
+    began = server.log.stat().st_size
+    quiet = Quiet.of(server)
+    yield server
+    if request.node.stash.get(_failed, False):
+        print(f"----- {server.log}\n{server.log.read_bytes()[began:].decode(errors='replace')[-20_000:]}")
+    server.remove_all()
+    assert_nothing_left(server, engine.api, quiet)
+    shutil.rmtree(server.logs, ignore_errors=True)
+
+
+@pytest.fixture
+def new_server(
+    request: pytest.FixtureRequest, alone: None, engine: TestEngine, busybox_image: str, world_folder: Path
+) -> Iterator[Callable[..., CrishimServer]]:
+    """``new_server(engine_url=, cni=, flags=)``: a server, not started yet, removed after the test.
+
+    Its log is shown when the test fails.
+    """
+    assert busybox_image
+    servers: list[CrishimServer] = []
+
+    def make(engine_url: str = engine.url, **settings: Any) -> CrishimServer:
+        # Not tmp_path: a unix socket's path may have 107 bytes.
+        servers.append(CrishimServer(engine_url, world_folder / "tmp" / f"s{next(_numbers)}", **settings))
+        return servers[-1]
+
+    yield make
+    for server in servers:
+        if request.node.stash.get(_failed, False) and server.log.exists():
+            print(f"----- {server.log}\n{server.log.read_text(errors='replace')[-20_000:]}")
+        server.remove_folder()
+
+
+@pytest.fixture
+def tally(cni_dirs: CniDirs) -> ScriptedPlugin:
+    """The last plugin of `bridged`: it logs each call, and does otherwise what a test tells it."""
+    return ScriptedPlugin(cni_dirs.bin, "tally")
+
+
+@pytest.fixture
+def bridged(cni_dirs: CniDirs, tally: ScriptedPlugin) -> Iterator[CniDirs]:
+    """CNI folders with one network: bridge, addresses by host-local, host ports by portmap, then `tally`."""
+    name = f"{BRIDGES}{next(_numbers)}"
+    bridge = {
+        "type": "bridge",
+        "bridge": name,
+        "isGateway": True,
+        "ipam": {"type": "host-local", "dataDir": str(cni_dirs.data), "ranges": [[{"subnet": "10.88.0.0/16"}]]},
+    }
+    ports = {"type": "portmap", "capabilities": {"portMappings": True}, "snat": False}
+    cni_dirs.write("pods", [bridge, ports, {"type": tally.name}])
+    yield cni_dirs
+    if Path("/sys/class/net", name).exists():
+        subprocess.run(["ip", "link", "delete", name], check=True)

@@ -1,0 +1,66 @@
+"""The first example, as `make demo` runs it, and crictl's pull with credentials."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from crishim.cri.v1 import runtime_pb2 as pb
+from tests.conformance import tools
+from tests.env.cache import ROOT
+from tests.env.engine import TestEngine
+from tests.env.images import File, busybox
+from tests.env.registry import Registry
+from tests.integration.server.residue import engine_containers
+from tests.integration.server.serving import CALL, CrishimServer
+
+pytestmark = pytest.mark.engine
+DEMO = ROOT / "examples" / "01-pod" / "demo.py"
+
+
+@pytest.fixture
+def mount_folder() -> Iterator[None]:
+    """umount(8), which the example runs, makes a folder of its own where a machine has not one already."""
+    folder = Path("/run/mount")
+    existed = folder.exists()
+    yield
+    if not existed:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.usefixtures("alone", "nothing_left", "mount_folder")
+def test_a_pod_end_to_end(engine: TestEngine, busybox_image: str) -> None:
+    command = [sys.executable, str(DEMO), f"--engine={engine.url}", f"--image={busybox_image}"]
+    for _ in range(2):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "hello from the pod" in done.stdout
+        assert "demo.example" in done.stdout, "the pod's resolv.conf"
+        assert "left behind: 0 objects" in done.stdout
+        assert engine_containers(engine.api) == []
+
+
+def test_crictl_pulls_with_credentials(server: CrishimServer, auth_registry: Registry) -> None:
+    auth_registry.push(busybox().with_files(File("private")), "private/busybox:1")
+    reference = auth_registry.ref("private/busybox:1")
+    crictl = [str(tools.crictl_path()), f"--runtime-endpoint={server.endpoint}", f"--image-endpoint={server.endpoint}"]
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*crictl, *arguments], capture_output=True, text=True, timeout=60, check=False)
+
+    assert run("pull", reference).returncode != 0
+    assert run("pull", f"--creds={auth_registry.username}:wrong", reference).returncode != 0
+    assert run("inspecti", reference).returncode != 0, "nothing was pulled"
+    pulled = run("pull", f"--creds={auth_registry.username}:{auth_registry.password}", reference)
+    assert pulled.returncode == 0, pulled.stderr
+    status = json.loads(run("inspecti", reference).stdout)["status"]
+    assert status["repoTags"] == [reference]
+    assert run("rmi", reference).returncode == 0
+    image = pb.ImageSpec(image=reference)
+    assert not server.client.ImageStatus(pb.ImageStatusRequest(image=image), timeout=CALL).HasField("image")
