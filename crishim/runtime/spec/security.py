@@ -7,12 +7,15 @@ import os
 import re
 import stat
 from collections.abc import Iterable
+from pathlib import Path
 
 from crishim.errors import InvalidArgument, UnsupportedField
 from crishim.model import Capability, ProfileType, SecurityProfile, SELinuxOption, SupplementalGroupsPolicy
 
 _HIGHEST_ID = 2**32 - 2  # the kernel keeps the last one for "no id"
 _CAPABILITY = re.compile(r"(CAP_)?[A-Z][A-Z0-9_]*")
+LOADED_APPARMOR = Path("/sys/kernel/security/apparmor/profiles")
+"""The profiles that the kernel has, a line `NAME (MODE)` for each; for root only."""
 _PROFILE_LIMIT = 4 << 20  # bytes; the longest known profiles have tens of kilobytes
 _RUNTIME_DEFAULT, _UNCONFINED, _LOCALHOST = "runtime/default", "unconfined", "localhost/"
 
@@ -92,11 +95,18 @@ def make_seccomp(profile: SecurityProfile | None, deprecated: str, *, privileged
 
 
 def make_apparmor(
-    profile: SecurityProfile | None, deprecated: str, *, privileged: bool, available: bool, field: str
+    profile: SecurityProfile | None,
+    deprecated: str,
+    *,
+    privileged: bool,
+    available: bool,
+    field: str,
+    loaded: Path = LOADED_APPARMOR,
 ) -> str | None:
     """The engine's AppArmor setting: None for its default, `unconfined`, or a profile's name.
 
-    `available`: the engine runs on a kernel with AppArmor; where it does not, a named profile is refused.
+    `available`: the engine runs on a kernel with AppArmor; where it does not, a named profile is refused. So is one
+    that is not in `loaded`, which the engine would only miss at the container's start. Reads that file.
     """
     if profile is None and deprecated:
         profile = _parse_deprecated(deprecated, f"{field}.apparmor_profile")
@@ -115,7 +125,20 @@ def make_apparmor(
         raise InvalidArgument("a Localhost profile needs a name", field=f"{field}.localhost_ref")
     if not available:
         raise UnsupportedField("the engine's kernel has no AppArmor", field=field)
-    return profile.localhost_ref
+    # The deprecated field's prefix is written into the new one, too: by critest, for one.
+    name = profile.localhost_ref.removeprefix(_LOCALHOST)
+    if not _is_loaded(name, loaded):
+        raise InvalidArgument(f"no profile {name!r} is loaded", field=f"{field}.localhost_ref")
+    return name
+
+
+def _is_loaded(name: str, loaded: Path) -> bool:
+    """Whether the kernel has the profile; also where it cannot be told: the engine then decides at the start."""
+    try:
+        lines = loaded.read_text(errors="surrogateescape").splitlines()
+    except OSError:
+        return True
+    return name in {line.rpartition(" (")[0] for line in lines}
 
 
 def make_selinux(options: SELinuxOption | None, *, privileged: bool, available: bool, field: str) -> tuple[str, ...]:

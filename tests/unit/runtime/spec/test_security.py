@@ -170,16 +170,34 @@ def test_seccomp_refused() -> None:
         (SecurityProfile(profile_type=LOCALHOST, localhost_ref="mine"), "", False, True, "mine"),
         (SecurityProfile(profile_type=LOCALHOST, localhost_ref="mine"), "", True, True, "unconfined"),
         (SecurityProfile(profile_type=LOCALHOST, localhost_ref="mine"), "", True, False, None),
+        (SecurityProfile(profile_type=LOCALHOST, localhost_ref="localhost/mine"), "", False, True, "mine"),
         (None, "localhost/mine", False, True, "mine"),
         (None, "runtime/default", False, True, None),
         (SecurityProfile(profile_type=DEFAULT), "localhost/mine", False, True, None),
     ],
 )
 def test_apparmor(
-    profile: SecurityProfile | None, deprecated: str, privileged: bool, available: bool, made: str | None
+    profile: SecurityProfile | None,
+    deprecated: str,
+    privileged: bool,
+    available: bool,
+    made: str | None,
+    tmp_path: Path,
 ) -> None:
-    result = security.make_apparmor(profile, deprecated, privileged=privileged, available=available, field="f")
-    assert result == made
+    loaded = tmp_path / "profiles"
+    loaded.write_text("docker-default (enforce)\nmine (complain)\n")
+    options: dict[str, Any] = {"privileged": privileged, "available": available, "field": "f"}
+    assert security.make_apparmor(profile, deprecated, **options, loaded=loaded) == made
+
+
+def test_an_apparmor_profile_must_be_loaded_as_far_as_that_can_be_told(tmp_path: Path) -> None:
+    mine = SecurityProfile(profile_type=LOCALHOST, localhost_ref="mine")
+    options: dict[str, Any] = {"privileged": False, "available": True, "field": "f", "loaded": tmp_path / "profiles"}
+    assert security.make_apparmor(mine, "", **options) == "mine"
+    (tmp_path / "profiles").write_text("mine//child (enforce)\nmine too (enforce)\n")
+    assert refused(security.make_apparmor, mine, "", **options) == (InvalidArgument, "f.apparmor.localhost_ref")
+    two = SecurityProfile(profile_type=LOCALHOST, localhost_ref="mine too")
+    assert security.make_apparmor(two, "", **options) == "mine too"
 
 
 def test_apparmor_refused() -> None:
