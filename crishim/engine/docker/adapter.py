@@ -162,7 +162,7 @@ class DockerEngine(Engine):
     async def inspect(self, id_or_name: str) -> EngineContainer:
         container = self._container(id_or_name)
         async with guard("inspect of a container", self._limits.inspect, container=id_or_name):
-            return container_from(await container.show())
+            return container_from(await container.show(), self._facts.data_root if self._facts else "")
 
     async def list_containers(self, labels: Mapping[str, str] | None = None, *, image: str = "") -> Sequence[str]:
         wanted = [f"{key}={value}" if value else key for key, value in (labels or {}).items()]

@@ -34,7 +34,13 @@ _PROPAGATION: Mapping[str, Literal["rprivate", "rslave", "rshared"]] = {
 }
 
 
-def container_from(data: Mapping[str, Any]) -> EngineContainer:
+def _log_path_to_be(data: Mapping[str, Any], data_root: str) -> str:
+    """Where the engine will write the log: it says so only from the first start on."""
+    driver = (data["HostConfig"].get("LogConfig") or {}).get("Type")
+    return f"{data_root}/containers/{data['Id']}/{data['Id']}-json.log" if data_root and driver == "json-file" else ""
+
+
+def container_from(data: Mapping[str, Any], data_root: str = "") -> EngineContainer:
     """A container from `GET /containers/{id}/json`."""
     state, config, host = data["State"], data["Config"], data["HostConfig"]
     phase = _PHASES[state["Status"]]
@@ -59,7 +65,7 @@ def container_from(data: Mapping[str, Any]) -> EngineContainer:
         started_at=started,
         finished_at=finished,
         labels=dict(config.get("Labels") or {}),
-        log_path=data.get("LogPath") or "",
+        log_path=data.get("LogPath") or _log_path_to_be(data, data_root),
         log_driver=(host.get("LogConfig") or {}).get("Type") or "",
         resolv_conf_path=data.get("ResolvConfPath") or "",
         hosts_path=data.get("HostsPath") or "",

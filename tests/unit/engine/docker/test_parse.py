@@ -75,6 +75,14 @@ def test_the_least_an_engine_says_is_enough() -> None:
     assert (shown.started_at, shown.finished_at, shown.merged_dir) == (0, 0, "")
 
 
+def test_log_path_is_known_before_the_first_start() -> None:
+    spool = {"LogConfig": {"Type": "json-file"}}
+    path = "/data/containers/{0}/{0}-json.log".format("1" * 64)
+    assert container_from(inspect(host=spool), "/data").log_path == path
+    assert container_from(inspect(host=spool, LogPath="/elsewhere.log"), "/data").log_path == "/elsewhere.log"
+    assert container_from(inspect(host={"LogConfig": {"Type": "none"}}), "/data").log_path == ""
+
+
 def test_end_is_never_before_the_start() -> None:
     times = {"StartedAt": "2024-01-02T03:04:06.2Z", "FinishedAt": "2024-01-02T03:04:06.1Z"}
     ended = container_from(inspect({"Status": "exited"} | times))
