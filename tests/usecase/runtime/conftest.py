@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from crishim.images.embedded import make_archive
 from tests.usecase.runtime.virtual_time import VirtualTimeLoop
 from tests.usecase.runtime.world import World
 
@@ -15,6 +17,15 @@ from tests.usecase.runtime.world import World
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], Any]]:
     """All async tests here run in virtual time."""
     return {"virtual": VirtualTimeLoop}
+
+
+@pytest.fixture(autouse=True)
+def one_archive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sandbox image's archive is made once, not for each of thousands of worlds."""
+    monkeypatch.setattr("crishim.images.image_sandbox.make_archive", _make_archive)
+
+
+_make_archive = functools.cache(make_archive)
 
 
 @pytest.fixture

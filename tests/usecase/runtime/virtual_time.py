@@ -49,6 +49,21 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._clock.now
 
+    @property
+    def has_work(self) -> bool:
+        """Whether there is anything to run without waiting."""
+        return bool(self._ready)  # type: ignore[attr-defined] # the base class's own
+
+
+async def idle() -> None:
+    """Return when no task can run but the caller: all others wait for a timer, or for each other."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    while True:
+        await asyncio.sleep(0)
+        if not loop.has_work:
+            return
+
 
 class LoopClock(Clock):
     """The simulated engine's clock: the running loop's time."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from crishim.checkpoint.memory import MemoryStore
-from crishim.engine.simulated import SimulatedEngine, settle
+from crishim.engine.simulated import SimulatedEngine
 from crishim.engine.values import EngineContainer
 from crishim.model import (
     ContainerConfig,
@@ -38,7 +38,7 @@ from crishim.runtime.sandbox_run import run_pod_sandbox
 from crishim.runtime.sandbox_stop import stop_pod_sandbox
 from crishim.runtime.sandbox_update import update_pod_sandbox_resources
 from crishim.testing.fake_network import FakePodNetwork
-from tests.usecase.runtime.virtual_time import LoopClock
+from tests.usecase.runtime.virtual_time import LoopClock, idle
 
 T = TypeVar("T")
 
@@ -148,9 +148,10 @@ class World:
 
     async def quiet(self) -> None:
         """Return when nothing is going on any more."""
-        for _ in range(3):
-            await settle(60)
+        await idle()
+        while len(self.rt.background):
             assert await self.rt.background.drain(300) == []
+            await idle()
 
     def background(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Begin a call that the test goes on beside; its error is for those who await it."""

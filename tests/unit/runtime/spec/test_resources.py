@@ -98,7 +98,8 @@ NOTHING = {
     ],
 )
 def test_create_says_everything(asked: LinuxContainerResources | None, made: dict[str, Any]) -> None:
-    assert make_create_resources(asked, 0) == EngineResources(**(NOTHING | made))
+    given: dict[str, Any] = NOTHING | made
+    assert make_create_resources(asked, 0) == EngineResources(**given)
     assert make_create_resources(asked, 100).pids_limit == 100
 
 

@@ -44,7 +44,8 @@ SETTINGS = RuntimeSettings(shm_size=1 << 20, log_spool_size=2 << 20, log_spool_f
 
 
 def sandbox_spec(facts: EngineFacts, handler: str = "", host: Host | None = None, **config: Any) -> ContainerSpec:
-    asked = PodSandboxConfig(**({"metadata": POD, "hostname": "web"} | config))
+    given: dict[str, Any] = {"metadata": POD, "hostname": "web"} | config
+    asked = PodSandboxConfig(**given)
     return make_sandbox_spec(asked, handler, image="sha256:1", facts=facts, host=host or Host(), settings=SETTINGS)
 
 
