@@ -170,14 +170,18 @@ def _no_reference(profile: SecurityProfile | None, field: str) -> None:
         )
 
 
+def _open_nonblocking(path: str, flags: int) -> int:
+    """So that a fifo put there does not hold the server."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 def _read_profile(path: str, field: str) -> str:
     if not os.path.isabs(path):
         raise InvalidArgument(f"{path!r} is not an absolute path", field=field)
     try:
-        # Non-blocking, so that a fifo put there does not hold the server.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        # By an opener, whose descriptor is closed when this fails, as it does for a folder.
+        with open(path, "rb", opener=_open_nonblocking) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise InvalidArgument(f"{path} is not a regular file", field=field)
             data = file.read(_PROFILE_LIMIT + 1)
     except OSError as error:
