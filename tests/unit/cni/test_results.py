@@ -56,7 +56,7 @@ def test_old():
 def test_new():
     result = parse_result(json.dumps(NEW), "1.1.0")
     assert result.interfaces[0].mtu == 1500
-    assert result.routes == (Route(**ROUTE),)
+    assert result.routes == (Route(**ROUTE),)  # type: ignore[arg-type]
     assert json.loads(result.text) == NEW
 
 

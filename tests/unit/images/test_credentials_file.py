@@ -25,6 +25,7 @@ def file(tmp_path):
 def test_the_entry_of_the_images_registry(file, server, image):
     file.write_text(json.dumps({"auths": {"other.example": {"auth": "eDp5"}, server: {"auth": "dTpw"}}}))
     found = read_credentials(file, image)
+    assert found is not None
     assert (found.auth, found.server_address) == ("dTpw", server)
 
 
@@ -32,6 +33,7 @@ def test_tokens(file):
     entry = {"identitytoken": "i", "registrytoken": "r"}
     file.write_text(json.dumps({"auths": {"host.example": entry}}))
     found = read_credentials(file, "host.example/x")
+    assert found is not None
     assert (found.identity_token, found.registry_token) == ("i", "r")
 
 

@@ -93,7 +93,8 @@ def test_revisions_move_only_with_content():
 
 def test_a_moved_tag_belongs_to_the_newest_answer():
     index = filled(image(A, "a:1", "a:2"))
-    before, losers = index.revision_of(A), []
+    before = index.revision_of(A)
+    losers: list[str] = []
     index.on_tag_lost = losers.append
     with index.reading() as asked:
         index.put(image(B, "a:1"), asked)

@@ -117,7 +117,7 @@ async def test_other_credentials_are_another_pull(node):
     wrong = EngineError("denied")
     node.engine.script("pull", Fail(wrong), match=lambda ref, auth: auth is None or auth.password == "q")
     results = await asyncio.gather(node.images.pull(SPEC, one), node.images.pull(SPEC, two), return_exceptions=True)
-    assert results == [APP.id, wrong]
+    assert list(results) == [APP.id, wrong]
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,9 @@ async def test_a_configured_one_is_pulled_with_its_credentials(node, tmp_path):
     ((reference, auth),) = sent
     assert reference == "host.example/pause:3"
     assert (auth.server, auth.username, auth.password) == ("host.example", "u", "p")
-    assert images.pinned(images.index.get(CONFIGURED.id))
+    pulled = images.index.get(CONFIGURED.id)
+    assert pulled is not None
+    assert images.pinned(pulled)
     assert not images.pinned(made_up("busybox:latest"))
     node.engine.calls.clear()
     assert await images.ensure_sandbox_image() == CONFIGURED.id

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -40,7 +41,9 @@ async def remove(node) -> None:
 VERBS = [refresh, find_unseen, pull, sandbox, remove]
 
 
-def scenario(new_node, verb: Callable[..., Awaitable[None]]) -> Callable[..., AbstractAsyncContextManager[Case]]:
+def scenario(
+    new_node, verb: Callable[..., Coroutine[Any, Any, None]]
+) -> Callable[..., AbstractAsyncContextManager[Case]]:
     @asynccontextmanager
     async def case(faults: Faults | None = None) -> AsyncIterator[Case]:
         node = new_node()
