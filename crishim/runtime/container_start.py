@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
-from pathlib import Path
 
 from crishim.aiokit.steps import step
 from crishim.errors import (
@@ -19,7 +17,7 @@ from crishim.model import ContainerState
 from crishim.runtime.container_stop import kill
 from crishim.runtime.core import Runtime
 from crishim.runtime.log_link import make_log_link, prepare_log_place
-from crishim.runtime.objects import Container, ContainerUser
+from crishim.runtime.objects import Container
 
 
 async def start_container(rt: Runtime, container_id: str) -> None:
@@ -70,8 +68,6 @@ async def _start(rt: Runtime, container: Container) -> None:
         await kill(rt, container.id)
         await rt.watch.refresh(container.id)
         raise
-    if live.pid:
-        _note_user(rt, container.id, live.pid)
 
 
 async def _ask_to_start(rt: Runtime, container_id: str) -> CRIError | None:
@@ -89,23 +85,3 @@ def _need_ready(rt: Runtime, container: Container) -> None:
         raise SandboxNotReady(
             f"sandbox {container.sandbox_id[:13]} is not ready", sandbox=container.sandbox_id, container=container.id
         )
-
-
-def _note_user(rt: Runtime, container_id: str, pid: int) -> None:
-    container = rt.index.container(container_id)
-    user = read_user(pid)
-    if container is not None and user is not None:
-        rt.index.put_container(replace(container, user=user))
-
-
-def read_user(pid: int, proc: Path = Path("/proc")) -> ContainerUser | None:
-    """Who a process is: effective ids and supplemental groups as the kernel says; None if it has ended."""
-    try:
-        lines = (proc / str(pid) / "status").read_text().splitlines()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    fields = {key: value.split() for key, _, value in (line.partition(":") for line in lines)}
-    if not {"Uid", "Gid", "Groups"} <= fields.keys():
-        return None
-    groups = tuple(int(group) for group in fields["Groups"])
-    return ContainerUser(uid=int(fields["Uid"][1]), gid=int(fields["Gid"][1]), groups=groups)

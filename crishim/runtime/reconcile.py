@@ -20,6 +20,7 @@ from crishim.network.api import PodNetwork
 from crishim.network.namespaces import NetworkNamespaces
 from crishim.runtime import labels
 from crishim.runtime.adopt import adopt_container, adopt_sandbox, lost_sandbox, unseen_container
+from crishim.runtime.container_user import read_user
 from crishim.runtime.index import Change, Index
 from crishim.runtime.log_link import remove_log_link
 from crishim.runtime.names import Names
@@ -135,7 +136,10 @@ class Reconciler:
         if record is None:
             return
         path = _log_path(sandbox, record) or live.labels.get(labels.LOG_PATH, "")
-        self.index.put_container(Container(record=record, sandbox_id=sandbox.id, live=live, log_path=path, found=True))
+        user = read_user(live.pid) if live.pid else None
+        self.index.put_container(
+            Container(record=record, sandbox_id=sandbox.id, live=live, log_path=path, user=user, found=True)
+        )
         if live.id not in sandbox.record.containers:
             await self.records.try_change(sandbox.id, with_container(record))
 

@@ -16,6 +16,7 @@ from crishim.aiokit.steps import step
 from crishim.engine.api import Engine
 from crishim.engine.values import ContainerPhase, EngineContainer
 from crishim.errors import CRIError, EngineNotFound, EngineUnavailable
+from crishim.runtime.container_user import read_user
 from crishim.runtime.index import Change, Index
 from crishim.runtime.log_link import remove_log_link
 from crishim.runtime.objects import start_failed
@@ -176,7 +177,8 @@ class Watch:
         if sandbox is not None and (not sandbox.seen or not _older(live, sandbox.live)):
             self._index.put_sandbox(replace(sandbox, live=live, seen=True))
         elif container is not None and (not container.seen or not _older(live, container.live)):
-            self._index.put_container(replace(container, live=live, seen=True))
+            user = container.user or (read_user(live.pid) if live.pid else None)
+            self._index.put_container(replace(container, live=live, seen=True, user=user))
 
     async def vanished(self, container_id: str) -> None:
         """The engine has no such container: a sandbox stays listed NOTREADY until it is removed, a container goes."""

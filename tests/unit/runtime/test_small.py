@@ -9,8 +9,8 @@ import pytest
 
 from crishim.errors import InvalidArgument, UnsupportedField
 from crishim.model import DNSConfig
-from crishim.runtime.container_start import read_user
 from crishim.runtime.container_update import set_oom_score
+from crishim.runtime.container_user import read_user
 from crishim.runtime.host import Host, detect
 from crishim.runtime.log_link import make_log_link, prepare_log_place, remove_log_link
 from crishim.runtime.objects import ContainerUser
