@@ -14,7 +14,7 @@ import pytest
 from cni.testing import ScriptedPlugin
 from tests.env.cni import CniDirs
 from tests.env.engine import TestEngine
-from tests.integration.server.residue import BRIDGES, Quiet, assert_nothing_left, assert_store_empty
+from tests.integration.server.residue import BRIDGES, Quiet, assert_nothing_left, assert_store_empty, remove_containers
 from tests.integration.server.serving import CrishimServer
 
 _numbers = itertools.count(1)
@@ -96,6 +96,8 @@ def new_server(
         if request.node.stash.get(_failed, False) and server.log.exists():
             print(f"----- {server.log}\n{server.log.read_text(errors='replace')[-20_000:]}")
         server.remove_folder()
+    if request.node.stash.get(_failed, False):
+        remove_containers(engine.api)  # so that other tests do not fail for it, too
 
 
 @pytest.fixture

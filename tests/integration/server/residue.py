@@ -100,6 +100,13 @@ def engine_containers(api: EngineApi) -> list[str]:
     return [" ".join(row["Names"] or [row["Id"]]) for row in api.call("GET", "/containers/json", query)]
 
 
+def remove_containers(api: EngineApi) -> None:
+    """Take all of our containers out of the engine, by force."""
+    query = {"all": "1", "filters": f'{{"label": ["{LABEL}"]}}'}
+    for row in api.call("GET", "/containers/json", query):
+        api.call("DELETE", f"/containers/{row['Id']}", {"force": "1", "v": "1"})
+
+
 def _mounts(folder: Path) -> Iterator[str]:
     """Mounts below the server's folder but that of the folder of pins on itself."""
     for point, fstype, *_ in linux.mounts():
