@@ -334,12 +334,3 @@ class CheckpointFailed(CRIError):
     """
 
     kind = Kind.INTERNAL
-
-
-class UndoIncomplete(CRIError):
-    """A call failed, and so did the undoing of what it had done. The sandbox stays listed as not ready.
-
-    Caller: stop and remove the sandbox; that finishes the undoing. The first failure is the cause of this error.
-    """
-
-    kind = Kind.INTERNAL

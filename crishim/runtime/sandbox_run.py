@@ -115,14 +115,7 @@ async def _bring_up(rt: Runtime, undo: UndoStack, sandbox_id: str, *, host_netwo
 
     await undo.effect("start", start(), lambda _: None)
     live = await _inspect_running(rt, sandbox_id)
-    if not host_network:
-        with step("pin"):
-            await rt.namespaces.pin(sandbox_id, live.pid)
-        # A pid can be a stranger's by now: the pin counts if the same process still runs after it.
-        live = await _inspect_running(rt, sandbox_id, was=live)
-        with step("prepare namespace"):
-            await rt.namespaces.prepare(sandbox_id, net_sysctls(_need(rt, sandbox_id).record.config))
-    attached = await _attach(rt, sandbox_id, planned, live, resolv_conf)
+    attached = await _furnish(rt, sandbox_id, planned, live, resolv_conf)
     rt.watch.apply(live)
     # Durable first: what anybody has seen READY is READY after a crash, too.
     await rt.records.commit(
@@ -138,29 +131,38 @@ async def _plan(rt: Runtime, sandbox_id: str, *, host_network: bool) -> Attached
     return planned
 
 
-async def _attach(
+async def _furnish(
     rt: Runtime, sandbox_id: str, planned: Attached | None, live: EngineContainer, resolv_conf: str
 ) -> Attached | None:
-    """Attach to the network and put resolv.conf in place, side by side; both have ended when this returns or raises."""
+    """Give the pod its network and its resolv.conf, side by side; both have ended when this returns or raises."""
 
     async def write() -> None:
         with step("resolv.conf"):
             await rt.namespaces.write_resolv_conf(live.resolv_conf_path, resolv_conf)
 
-    async def attach() -> Attached | None:
-        if planned is None:
-            return None
-        with step("network attach"):
-            return await rt.network.attach(make_attachment(_need(rt, sandbox_id)), planned)
+    async def connect() -> Attached | None:
+        return None if planned is None else await _attach(rt, sandbox_id, planned, live)
 
     try:
         async with asyncio.TaskGroup() as group:
-            attaching = group.create_task(attach(), name=f"attach {sandbox_id[:13]}")
+            connecting = group.create_task(connect(), name=f"attach {sandbox_id[:13]}")
             if resolv_conf:
                 group.create_task(write(), name=f"resolv.conf {sandbox_id[:13]}")
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from None
-    return attaching.result()
+    return connecting.result()
+
+
+async def _attach(rt: Runtime, sandbox_id: str, planned: Attached, live: EngineContainer) -> Attached:
+    """Pin the namespace of the sandbox's process, make it ready, attach it to the network."""
+    with step("pin"):
+        await rt.namespaces.pin(sandbox_id, live.pid)
+    # A pid can be a stranger's by now: the pin counts if the same process still runs after it.
+    await _inspect_running(rt, sandbox_id, was=live)
+    with step("prepare namespace"):
+        await rt.namespaces.prepare(sandbox_id, net_sysctls(_need(rt, sandbox_id).record.config))
+    with step("network attach"):
+        return await rt.network.attach(make_attachment(_need(rt, sandbox_id)), planned)
 
 
 async def _inspect_running(rt: Runtime, sandbox_id: str, was: EngineContainer | None = None) -> EngineContainer:
