@@ -141,4 +141,4 @@ async def test_pods_that_come_and_go_leave_no_memory(world: World, scaled: Calla
 
 def _ours() -> int:
     """How many objects of ours there are."""
-    return sum(type(thing).__module__.startswith("crishim.runtime") for thing in gc.get_objects())
+    return sum(str(type(thing).__module__).startswith("crishim.runtime") for thing in gc.get_objects())
