@@ -6,6 +6,7 @@ import itertools
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,43 +31,54 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     return report
 
 
+@dataclass
+class Shared:
+    """The server that tests share: started when it is wanted, and halted for a test that wants the engine alone."""
+
+    server: CrishimServer
+    quiet: Quiet | None = None
+    """Of this life. Not of each test: so a leak of a few descriptors in each shows, too."""
+
+    def running(self) -> Quiet:
+        """Start it unless it runs; what it was like then."""
+        if self.quiet is None or not self.server.running:
+            self.server.start()
+            self.quiet = Quiet.of(self.server)
+        return self.quiet
+
+    def halt(self) -> None:
+        """Stop it, with an empty store, if it runs."""
+        if self.server.running:
+            assert self.server.stop() == 0, self.server.last_words()
+            assert_store_empty(self.server)
+        self.quiet = None
+
+
 @pytest.fixture(scope="package")
-def _shared_server(engine: TestEngine, busybox_image: str, world_folder: Path) -> Iterator[CrishimServer]:
-    """Started by the first test that asks for it, and again after one that wanted the engine for itself."""
+def shared(engine: TestEngine, busybox_image: str, world_folder: Path) -> Iterator[Shared]:
+    """What `server` and `alone` are made of."""
     assert busybox_image
-    server = CrishimServer(engine.url, world_folder / "tmp" / "shared", flags=["--log-level=debug"])
-    yield server
-    if server.running:
-        _halt(server)
-    if server.folder.exists():
-        server.remove_folder()
-
-
-def _halt(server: CrishimServer) -> None:
-    assert server.stop() == 0, server.last_words()
-    assert_store_empty(server)
+    shared = Shared(CrishimServer(engine.url, world_folder / "tmp" / "shared", flags=["--log-level=debug"]))
+    yield shared
+    shared.halt()
+    if shared.server.folder.exists():
+        shared.server.remove_folder()
 
 
 @pytest.fixture
-def alone(_shared_server: CrishimServer) -> None:
+def alone(shared: Shared) -> None:
     """No other server is on the shared engine while the test runs."""
-    if _shared_server.running:
-        _halt(_shared_server)
+    shared.halt()
 
 
 @pytest.fixture
-def server(
-    request: pytest.FixtureRequest, _shared_server: CrishimServer, engine: TestEngine
-) -> Iterator[CrishimServer]:
-    """A server with network none on the shared engine, shared by tests that do not stop it.
+def server(request: pytest.FixtureRequest, shared: Shared, engine: TestEngine) -> Iterator[CrishimServer]:
+    """A server with network none on the shared engine, shared by tests that leave it running.
 
     The test may leave pods: they are removed after it, and then nothing may be left anywhere, nor in the server itself.
     """
-    server = _shared_server
-    if not server.running:
-        server.start()
+    quiet, server = shared.running(), shared.server
     began = server.log.stat().st_size
-    quiet = Quiet.of(server)
     yield server
     if request.node.stash.get(_failed, False):
         print(f"----- {server.log}\n{server.log.read_bytes()[began:].decode(errors='replace')[-20_000:]}")

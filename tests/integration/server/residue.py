@@ -24,7 +24,7 @@ from tests.integration.server.serving import CALL, CrishimServer
 from tests.integration.server.waiting import settles
 
 LABEL = "io.kubernetes.docker.type"
-_POOLED = {"socket": 6}
+_POOLED = {"socket": 16}
 """Connections to the engine that may wait for their next use."""
 POOL_IDLE = 40.0
 """Seconds after which such connections are closed: the HTTP client looks each 15 s for those that waited 15 s."""
