@@ -1,6 +1,6 @@
 # Every target is one line: what it runs says how.  Set-up is done as needed (tests/env/bootstrap.sh).
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak matrix lint gen bench clean
+.PHONY: help demo test soak matrix vm lint gen bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\): .*## /  make \1|/p' Makefile | expand -t 2 | awk -F '|' '{printf "%-14s %s\n", $$1, $$2}'
@@ -16,6 +16,9 @@ soak: ## run all tests with the full counts of rounds, kills and cancels (as roo
 
 matrix: ## judge by crictl and critest on several generations of Docker Engine (as root)
 	@tests/env/run.sh matrix
+
+vm: ## test in a virtual machine with systemd, cgroup v2 and AppArmor (as root; SUITE=bookworm or sid)
+	@tests/env/run.sh vm
 
 lint: ## run ruff, mypy, the import contracts and the length check
 	@tests/env/run.sh lint

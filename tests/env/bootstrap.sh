@@ -2,10 +2,12 @@
 # Sets up what the Makefile's targets need, on Debian 12 or newer and Ubuntu 24.04 or newer; does nothing that is done.
 #
 #   bootstrap.sh venv        .venv with the project and its test extra (again when pyproject.toml changed)
+#   bootstrap.sh package     the same with the project and what it needs to run, which is a tenth of it
 #   bootstrap.sh engine      a Docker Engine's programs (docker.io by apt where there is no dockerd)
 #   bootstrap.sh image       what the test image is made of
 #   bootstrap.sh packages    all else that the tests use; unpacked into .cache where installing would start a service
 #   bootstrap.sh matrix      what the conformance tests and the engines of the matrix are made of
+#   bootstrap.sh vm          an emulator, and what builds a virtual machine for it
 #   bootstrap.sh foreign     what builds and runs the other architecture's programs (amd64, arm64): CI's, as it is big
 #
 # What is missing and cannot be had is said in one line; apt's and pip's own words go to .cache/bootstrap.log.
@@ -86,7 +88,10 @@ find_python() { # the first Python of 3.11 or newer
     return 1
 }
 
-venv() {
+venv() { install_project '.[test]' ''; }
+package() { install_project . -package; }
+
+install_project() { # install_project WHAT KIND: into .venv, unless that or more is there (KIND is empty for all)
     local python stamp
     if ! python=$(find_python); then
         install "Python 3.11 or newer" python3 python3-venv
@@ -95,14 +100,14 @@ venv() {
     # Debian's python3 has the module venv, but not ensurepip, which it needs
     "$python" -c 'import ensurepip, venv' >/dev/null 2>&1 || install "python3 -m venv" python3-venv
     stamp=$PWD/.venv/.installed-$({ cat pyproject.toml; pwd; } | sha256sum | cut -c1-16)
-    [ ! -e "$stamp" ] || return 0
+    [ ! -e "$stamp" ] && [ ! -e "$stamp$2" ] || return 0
     say "making .venv with $("$python" --version) and the project's packages"
     .venv/bin/python -c '' >/dev/null 2>&1 || "$python" -m venv --clear .venv >>"$log" 2>&1 ||
         die "cannot make .venv: see $log"
-    .venv/bin/python -m pip install -q -e '.[test]' >>"$log" 2>&1 9>&- ||
+    .venv/bin/python -m pip install -q -e "$1" >>"$log" 2>&1 9>&- ||
         die "pip cannot install the project's packages (is a package index reachable?): see $log"
     rm -f .venv/.installed-*
-    touch "$stamp"
+    touch "$stamp$2"
 }
 
 engine() {
@@ -130,6 +135,16 @@ matrix() {
     unpack nginx "the images of critest"
 }
 
+vm() {
+    ensure qemu-system-x86_64 qemu-system-x86
+    ensure qemu-img qemu-utils
+    ensure mmdebstrap mmdebstrap
+    ensure mkfs.ext4 e2fsprogs
+    ensure ssh openssh-client
+    ensure git git # which names the checkout's files
+    [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || install "Debian's keys" debian-archive-keyring
+}
+
 foreign() { # an assembler by apt, an emulator as .cache/bin/qemu-ARCH-static
     local cpu package found
     case $(uname -m) in
@@ -152,6 +167,6 @@ foreign() { # an assembler by apt, an emulator as .cache/bin/qemu-ARCH-static
 }
 
 case ${1:-} in
-    venv | engine | image | packages | matrix | foreign) for part in "$@"; do "$part"; done ;;
-    *) sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    venv | package | engine | image | packages | matrix | vm | foreign) for part in "$@"; do "$part"; done ;;
+    *) sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

@@ -34,9 +34,18 @@ case $target in
         bootstrap packages engine matrix venv
         run "$python" -m tests.conformance.matrix "${@:2}"
         ;;
+    vm)
+        need_root
+        export CRISHIM_VM_SUITE=${SUITE:-${CRISHIM_VM_SUITE:-trixie}}
+        bootstrap packages vm venv
+        "$python" -m tests.vm "$CRISHIM_VM_SUITE"
+        # the session's limit; SIGINT, so that pytest still says what became of the tests
+        in_world timeout --signal=INT --kill-after=60 "${CRISHIM_VM_LIMIT:-1200}" \
+            "$python" -m pytest -o faulthandler_timeout=0 tests/vm "${@:2}"
+        ;;
     demo)
         need_root
-        bootstrap venv image
+        bootstrap package image
         run "$python" -m tests.env.demo "${@:2}"
         ;;
     bench)
