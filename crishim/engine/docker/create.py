@@ -19,6 +19,8 @@ NO_MEMORY_LIMIT = 1 << 60
 memory and not passed on for swap. Swap stays above memory, because version 2 of cgroups limits the difference."""
 _USUAL_SHARES = 1024
 """What the kernel gives a group that nobody set shares for (cgroup v1 scale)."""
+_MOST_PROCESSES = 1 << 22
+"""The highest number of processes that Linux can have (PID_MAX_LIMIT)."""
 
 
 def container_body(spec: ContainerSpec, facts: EngineFacts) -> dict[str, Any]:
@@ -79,6 +81,9 @@ def _host_config(spec: ContainerSpec, facts: EngineFacts) -> dict[str, Any]:
         "DeviceRequests": [{"Driver": "cdi", "DeviceIDs": list(spec.cdi_devices)}] if spec.cdi_devices else [],
     }
     config.update(resource_limits(spec.resources, no_limit=0))
+    if spec.resources.pids_limit == 0 and facts.cgroup_driver == "systemd":
+        # The engine passes neither 0 nor -1 on, and systemd gives a scope without a limit its DefaultTasksMax.
+        config["PidsLimit"] = _MOST_PROCESSES
     return config
 
 

@@ -175,6 +175,13 @@ def test_resources_of_a_new_container(facts: Facts) -> None:
     assert "CpusetCpus" not in config
 
 
+def test_no_limit_of_processes_is_not_systemds_default(facts: Facts) -> None:
+    systemd = dataclasses.replace(facts(), cgroup_driver="systemd")
+    assert host(systemd, resources=EngineResources(pids_limit=0))["PidsLimit"] == 1 << 22
+    assert host(systemd, resources=EngineResources(pids_limit=50))["PidsLimit"] == 50
+    assert "PidsLimit" not in host(systemd)
+
+
 def test_update_sends_what_is_said() -> None:
     assert update_body(EngineResources(cpu_quota=5000, memory=1 << 30)) == {"CpuQuota": 5000, "Memory": 1 << 30}
     assert update_body(EngineResources(cpu_quota=0, pids_limit=0, cpu_shares=0)) == {
