@@ -46,6 +46,7 @@ def make_sandbox_spec(
     sysctls = dict(linux.sysctls) if linux else {}
     _check_sysctls(sysctls, options)
     host_network = options.network is NamespaceMode.NODE
+    privileged = context.privileged
     return ContainerSpec(
         image=image,
         labels=make_sandbox_labels(config, runtime_handler),
@@ -58,14 +59,17 @@ def make_sandbox_spec(
         pid_mode=modes.pid,
         uts_mode=modes.uts,
         cgroupns_mode=cgroupns_mode(facts, privileged=False),
+        # What the sandbox mounts first, all of the pod's containers get: with a read-only /sys of the network namespace
+        # in the sandbox, a privileged container's would be read-only, too.
+        privileged=privileged,
         readonly_rootfs=context.readonly_rootfs,
-        seccomp=make_seccomp(context.seccomp, context.seccomp_profile_path, privileged=False, field=_CONTEXT),
+        seccomp=make_seccomp(context.seccomp, context.seccomp_profile_path, privileged=privileged, field=_CONTEXT),
         apparmor=make_apparmor(
-            context.apparmor, "", privileged=False, available="apparmor" in facts.security, field=_CONTEXT
+            context.apparmor, "", privileged=privileged, available="apparmor" in facts.security, field=_CONTEXT
         ),
         selinux=make_selinux(
             context.selinux_options,
-            privileged=False,
+            privileged=privileged,
             available="selinux" in facts.security,
             field=f"{_CONTEXT}.selinux_options",
         ),

@@ -76,7 +76,7 @@ def test_a_plain_sandbox_leaves_nothing_to_the_daemon(facts: EngineFacts) -> Non
         (secure(readonly_rootfs=True), {"readonly_rootfs": True}),
         (secure(supplemental_groups=(5,)), {"groups": (5,)}),
         (secure(seccomp=SecurityProfile(profile_type=ProfileType.RuntimeDefault)), {"seccomp": None}),
-        (secure(privileged=True), {"privileged": False}),  # the pod may hold privileged containers; it is none itself
+        (secure(privileged=True), {"privileged": True, "cgroupns_mode": "private"}),
         (LinuxPodSandboxConfig(cgroup_parent="/kubepods/x"), {"cgroup_parent": "/kubepods/x"}),
         (LinuxPodSandboxConfig(sysctls={"net.ipv4.ip_forward": "1"}), {"sysctls": {"net.ipv4.ip_forward": "1"}}),
         (
