@@ -136,7 +136,8 @@ def run(client: Client, image: str, logs: Path) -> None:
         show(f"{name}: {ended.reason}, exit code {ended.exit_code}")
     client.StopPodSandbox(pod_sandbox_id=pod)
     client.RemovePodSandbox(pod_sandbox_id=pod)
-    left = [*client.ListPodSandbox().items, *client.ListContainers().containers]
+    listed = [*client.ListPodSandbox().items, *client.ListContainers().containers]  # there may be others' pods
+    left = [item.id for item in listed if item.id in {pod, *containers.values()}]
     show(f"left behind: {len(left)} objects")
     if left:
         raise SystemExit("something was left behind")
