@@ -39,6 +39,9 @@ class ContainerRecord:
     created_at: int
     resources: LinuxContainerResources | None = None
     """As last asked by UpdateContainerResources; None: as in `config`."""
+    oom_score_adj: int | None = None
+    """As last set by UpdateContainerResources, within what the host allows; None: as created. The engine does not know
+    of it."""
     log_position: tuple[int, int] | None = None
     """Inode and offset in the engine's log up to which lines were written to the log path; None: nothing was."""
 

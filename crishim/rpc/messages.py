@@ -143,7 +143,7 @@ def _asked_image(container: Container) -> pb.ImageSpec:
 
 
 def _resources_in_force(container: Container) -> pb.LinuxContainerResources:
-    """What the engine enforces; 0 where nothing is limited. A quota and its period go together."""
+    """What is enforced; 0 where nothing is limited. A quota and its period go together."""
     live: EngineResources = container.live.resources
     quota = max(live.cpu_quota or 0, 0)
     return pb.LinuxContainerResources(
@@ -154,5 +154,5 @@ def _resources_in_force(container: Container) -> pb.LinuxContainerResources:
         memory_swap_limit_in_bytes=max(live.memory_swap or 0, 0),
         cpuset_cpus=live.cpuset_cpus or "",
         cpuset_mems=live.cpuset_mems or "",
-        oom_score_adj=container.live.oom_score_adj,
+        oom_score_adj=container.oom_score_adj,
     )

@@ -15,6 +15,7 @@ from crishim.errors import (
 )
 from crishim.model import ContainerState
 from crishim.runtime.container_stop import kill
+from crishim.runtime.container_update import set_oom_score
 from crishim.runtime.core import Runtime
 from crishim.runtime.log_link import make_log_link, prepare_log_place
 from crishim.runtime.objects import Container
@@ -63,6 +64,8 @@ async def _start(rt: Runtime, container: Container) -> None:
             raise ContainerStartFailed(str(failure), container=container.id) from failure
         raise failure
     try:
+        if (score := container.record.oom_score_adj) is not None and live.pid:
+            set_oom_score(live.pid, score)
         await make_log_link(container.log_path, live.log_path)
     except CRIError:
         await kill(rt, container.id)

@@ -19,7 +19,7 @@ async def update_container_resources(rt: Runtime, container_id: str, asked: Linu
     """Change the limits of a container (CRI UpdateContainerResources); zero or empty leaves a value as it is.
 
     Raises ContainerNotFound, InvalidArgument, UnsupportedField, or the engine's error after the old values were put
-    back.
+    back. The OOM score adjustment of a container that was not started yet is set when it is.
     """
     rt.link.need_loaded()
     container = rt.index.need_container(container_id)
@@ -37,10 +37,13 @@ async def update_container_resources(rt: Runtime, container_id: str, asked: Linu
         if wanted != EngineResources():
             undo.push("limits", lambda: _set_limits(rt, live.id, live.resources))
             await _set_limits(rt, live.id, wanted)
-        if asked.oom_score_adj and live.pid:
-            undo.push("OOM score", lambda: set_oom_score(live.pid, live.oom_score_adj))
-            set_oom_score(live.pid, rt.host().clamp_oom_score(asked.oom_score_adj))
         record = replace(container.record, resources=asked)
+        if asked.oom_score_adj:
+            score = rt.host().clamp_oom_score(asked.oom_score_adj)
+            record = replace(record, oom_score_adj=score)
+            if live.pid:
+                undo.push("OOM score", lambda: set_oom_score(live.pid, container.oom_score_adj))
+                set_oom_score(live.pid, score)
         undo.push("record", lambda: rt.records.try_change(container.sandbox_id, with_container(container.record)))
         await rt.records.commit(container.sandbox_id, with_container(record))
         if (current := rt.index.container(live.id)) is not None:

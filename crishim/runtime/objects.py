@@ -173,6 +173,12 @@ class Container:
         return "Completed" if self.live.exit_code == 0 else "Error"
 
     @property
+    def oom_score_adj(self) -> int:
+        """The OOM score adjustment in force. The engine tells only that of the creation, and an update is ours."""
+        updated = self.record.oom_score_adj
+        return self.live.oom_score_adj if updated is None else updated
+
+    @property
     def message(self) -> str:
         return self.live.error if self.state is ContainerState.CONTAINER_EXITED else ""
 

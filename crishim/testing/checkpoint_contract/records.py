@@ -225,5 +225,6 @@ def _container(name: str, revision: int) -> ContainerRecord:
         image_ref=f"sha256:{make_id('image')}",
         created_at=1_700_000_000_000_000_003,
         resources=_resources(revision),
+        oom_score_adj=-7,
         log_position=(4711, 1 << 40),
     )

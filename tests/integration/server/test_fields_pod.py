@@ -321,6 +321,7 @@ def test_updates(server: CrishimServer, engine: TestEngine) -> None:
     server.client.UpdateContainerResources(pb.UpdateContainerResourcesRequest(container_id=container_id), timeout=CALL)
     told = container_status(server, container_id).resources.linux
     assert (told.memory_limit_in_bytes, told.cpu_quota, told.cpu_shares) == (32 << 20, 0, 256)
+    assert told.oom_score_adj == 700
     server.restart()
     assert container_status(server, container_id).resources.linux == told
     assert listed_states(server) == {pod.id: READY, container_id: RUNNING}

@@ -15,6 +15,8 @@ from crishim.checkpoint.errors import StoreUnavailable
 from crishim.engine.values import EngineResources
 from crishim.errors import ContainerNotFound, CRIError, EngineError, InvalidArgument
 from crishim.model import LinuxContainerConfig, LinuxContainerResources
+from crishim.runtime import container_start, container_update
+from crishim.runtime.host import Host
 from crishim.testing.faults import Case, Faults, Outcome, sweep_cancellations, sweep_failures
 from tests.usecase.runtime.world import World
 
@@ -124,6 +126,70 @@ async def test_a_cancellation_puts_the_old_values_back(tmp_path: Path) -> None:
         await world.close()
 
     assert await sweep_cancellations(case, limit=1000) >= 1
+
+
+@pytest.fixture
+def scores(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
+    """OOM score adjustments as they were set, by pid: the simulated engine's processes are not in /proc."""
+    found: dict[int, int] = {}
+    for module in (container_start, container_update):
+        monkeypatch.setattr(module, "set_oom_score", found.__setitem__)
+    return found
+
+
+def pid_of(world: World, container: str) -> int:
+    live = world.in_engine(container)
+    assert live is not None
+    return live.pid
+
+
+async def test_an_oom_score_is_in_force_and_told(world: World, scores: dict[int, int]) -> None:
+    """A container that was not started yet gets it at its start; an update of something else leaves it."""
+    sandbox = await world.run()
+    created = LinuxContainerConfig(resources=LinuxContainerResources(oom_score_adj=100))
+    container = await world.create(sandbox, linux=created)
+    await world.update_container(container, oom_score_adj=700)
+    assert scores == {}
+    await world.start_container(container)
+    assert scores == {pid_of(world, container): 700}
+    await world.update_container(container, oom_score_adj=300)
+    assert scores == {pid_of(world, container): 300}
+    await world.update_container(container, cpu_shares=512)
+    assert world.rt.index.need_container(container).oom_score_adj == 300
+    await world.restart()
+    assert world.rt.index.need_container(container).oom_score_adj == 300
+    await world.check_consistent()
+    untouched = await world.run_container(sandbox, name="second", linux=created)
+    assert pid_of(world, untouched) not in scores
+    assert world.rt.index.need_container(untouched).oom_score_adj == 100
+
+
+async def test_a_failed_update_puts_back_the_oom_score_of_the_update_before(
+    world: World, scores: dict[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    container = await world.run_container(await world.run())
+    await world.update_container(container, oom_score_adj=300)
+
+    async def full(*_: object) -> None:
+        raise StoreUnavailable("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.store, "put", full)
+        with pytest.raises(StoreUnavailable):
+            await world.update_container(container, oom_score_adj=900)
+    assert scores == {pid_of(world, container): 300}
+    assert world.rt.index.need_container(container).oom_score_adj == 300
+    await world.check_consistent()
+
+
+async def test_an_oom_score_is_told_as_the_host_allows_it(
+    world: World, scores: dict[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(world.node, "_host", Host(oom_floor=-10))
+    container = await world.run_container(await world.run())
+    await world.update_container(container, oom_score_adj=-500)
+    assert scores == {pid_of(world, container): -10}
+    assert world.rt.index.need_container(container).oom_score_adj == -10
 
 
 async def test_a_pods_update_fails_no_known_sandbox(world: World) -> None:
