@@ -29,6 +29,8 @@ def make_sandbox_modes(options: NamespaceOption, field: str) -> Modes:
         raise InvalidArgument(f"a pod's IPC is POD or NODE, not {options.ipc.name}", field=f"{field}.ipc")
     if options.pid is _TARGET:
         raise InvalidArgument("TARGET is for containers only", field=f"{field}.pid")
+    if options.target_id:
+        raise InvalidArgument("is for containers only", field=f"{field}.target_id")
     check_user_namespace(options.userns_options, f"{field}.userns_options")
     host = options.network is _NODE
     return Modes(

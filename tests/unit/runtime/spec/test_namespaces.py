@@ -39,6 +39,7 @@ def test_sandbox(options: NamespaceOption, modes: Modes) -> None:
         (NamespaceOption(network=T), "f.network"),
         (NamespaceOption(ipc=C), "f.ipc"),
         (NamespaceOption(pid=T), "f.pid"),
+        (NamespaceOption(target_id="main"), "f.target_id"),
         (NamespaceOption(userns_options=UserNamespace(mode=C)), "f.userns_options.mode"),
     ],
 )
