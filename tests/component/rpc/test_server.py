@@ -57,6 +57,18 @@ async def failure(client: AsyncCRIClient, name: str = "Version", request: Any = 
     return caught.value.code(), caught.value.details() or ""
 
 
+async def nobody_listens(path: Path) -> None:
+    """Return when the server has begun to stop: its listener is closed by another thread, which may be late."""
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                _, writer = await asyncio.open_unix_connection(path)
+            except (ConnectionRefusedError, FileNotFoundError):
+                return
+            writer.close()
+            await asyncio.sleep(0.01)
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "c.sock"
@@ -242,6 +254,7 @@ async def test_stopping_waits_for_calls_under_way_and_takes_no_more(path: Path) 
             call = client.Version(b"", timeout=30)
             await asyncio.wait_for(began.wait(), 20)
             stopping = asyncio.create_task(server.stop(30))
+            await nobody_listens(path)
             code, _ = await failure(late)
             assert code is grpc.StatusCode.UNAVAILABLE
             assert not stopping.done()
