@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from crishim.cri.v1 import runtime_pb2 as pb
 from crishim.errors import EngineUnavailable
 from crishim.rpc import containers, images, node, sandboxes
 from crishim.rpc.served import Served, serve_from
+from crishim.runtime.host import Host
 from tests.usecase.runtime.world import World
 
 Handler = Callable[[Served, Any], Awaitable[Any]]
@@ -83,3 +85,12 @@ async def test_nothing_is_told_before_the_engine_was_read_once(tmp_path: Path) -
         await handler(served, request)
     await world.check_removable()
     await world.close()
+
+
+async def test_status_tells_what_the_host_withholds(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(world.node, "_host", Host(oom_floor=-10))
+    answer = await node.status(serve_from(world.rt), pb.StatusRequest(verbose=True))
+    host = json.loads(answer.info["host"])
+    assert host["oomScoreAdjFloor"] == -10
+    (remark,) = host["remarks"]
+    assert "below -10 are raised to it" in remark
