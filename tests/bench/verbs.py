@@ -65,9 +65,10 @@ def measure(served: Served, socket: str, image: str, rounds: int) -> list[Figure
             shares[verb].append(float(str(call["own_ms"])))
     for verb, must in MUST.items():
         # The first rounds load the sandbox image and warm the engine up.
-        note = f"whole call {summarize('', seen[verb][5:]).median} ms"
-        if verb in raw:
-            note += f", raw engine {summarize('', raw[verb][5:]).median} ms"
+        whole = summarize("", seen[verb][5:])
+        engine = summarize("", raw[verb][5:])
+        note = f"whole call {whole.median} ms, raw engine {engine.median} ms ({engine.samples} samples), "
+        note += f"difference {whole.median - engine.median:.3f} ms"
         figures.append(summarize(f"{verb}: own share", shares[verb][5:], must=must, note=note))
     return figures
 
