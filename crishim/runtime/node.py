@@ -14,7 +14,7 @@ from crishim.aiokit.locks import KeyedLocks
 from crishim.checkpoint.api import CheckpointStore
 from crishim.engine.api import Engine
 from crishim.engine.values import EngineEvent, EngineFacts
-from crishim.errors import CheckpointFailed, CRIError
+from crishim.errors import CheckpointFailed, CRIError, EngineUnavailable
 from crishim.images.core import ImageSettings
 from crishim.images.service import Images
 from crishim.network.api import PodAttachment, PodNetwork
@@ -179,7 +179,13 @@ class Node:
         """Read everything of the engine now; what happens at each connection and every `compare_every` seconds."""
         # Pods first: the images' part is longer on a node with many of them, and changes less.
         await self._reconciler.compare()
-        await self._images.refresh()
+        try:
+            await self._images.refresh()
+        except EngineUnavailable:
+            raise
+        except CRIError as error:
+            # The engine has just told of its pods, and what the image index lacks it is asked for one by one.
+            log.warning("images cannot be read, the index may be behind until the next comparison: %s", error)
 
     async def _clear_leftovers(self) -> None:
         """Pins and attachments that belong to no sandbox: left by a crash, or by an earlier boot."""

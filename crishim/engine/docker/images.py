@@ -11,7 +11,15 @@ from crishim.engine.docker.errors import guard
 from crishim.engine.docker.parse import image_from
 from crishim.engine.docker.references import is_image_id
 from crishim.engine.values import EngineImage
-from crishim.errors import CRIError, EngineConflict, EngineError, EngineNotFound, Kind
+from crishim.errors import (
+    CRIError,
+    EngineConflict,
+    EngineError,
+    EngineNotFound,
+    EngineTimeout,
+    EngineUnavailable,
+    Kind,
+)
 
 log = logging.getLogger(__name__)
 
@@ -20,17 +28,34 @@ _AT_ONCE = 8
 
 
 async def list_images(docker: Docker, limit: float) -> list[EngineImage]:
-    """All images. The engine's list lacks user, command and the like, so each one is inspected, too."""
+    """All images. The engine's list lacks user, command and the like, so each one is inspected, too.
+
+    One that the engine cannot tell of (a layer of it is damaged) is left out and told in the log. Raises EngineTimeout
+    when that is so of many in a row, and EngineUnavailable.
+    """
     async with guard("list of images", limit):
         ids = sorted({row["Id"] for row in await docker.images.list()})
     turn = asyncio.Semaphore(_AT_ONCE)
 
+    silent = 0
+
     async def inspect(image_id: str) -> EngineImage | None:
+        nonlocal silent
         async with turn:
             try:
-                return await inspect_image(docker, image_id, limit)
+                image = await inspect_image(docker, image_id, limit)
             except EngineNotFound:
                 return None  # removed since the list was made
+            except EngineUnavailable:
+                raise
+            except CRIError as error:
+                silent += isinstance(error, EngineTimeout)
+                if silent > _AT_ONCE:
+                    raise
+                log.warning("image %s cannot be inspected and is not listed: %s", image_id, error)
+                return None
+            silent = 0
+            return image
 
     try:
         async with asyncio.TaskGroup() as group:

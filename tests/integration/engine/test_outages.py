@@ -136,8 +136,8 @@ async def test_handshake_with_what_is_not_well(pretend: Any, connected: Connecte
                 await adapter.connect()
 
 
-async def test_one_bad_image_among_many(pretend: Any, connected: Connected) -> None:
-    """One that went away is left out; any other failure is told as itself, not as a group of them."""
+async def test_one_bad_image_among_many(pretend: Any, connected: Connected, caplog: pytest.LogCaptureFixture) -> None:
+    """One that went away is left out, and so is one that the engine cannot tell of: the others are there."""
     status = "404 Not Found"
 
     async def answer(line: str, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -155,8 +155,31 @@ async def test_one_bad_image_among_many(pretend: Any, connected: Connected) -> N
     async with pretend(answer) as url:
         adapter = await connected(url)
         assert len(await adapter.list_images()) == 19
+        assert "not listed" not in caplog.text
         status = "500 Internal Server Error"
-        with pytest.raises(EngineError, match="not this one"):
+        assert len(await adapter.list_images()) == 19
+        assert "image sha256:7 cannot be inspected and is not listed: not this one" in caplog.text
+
+
+async def test_images_of_which_one_hangs_and_all_hang(pretend: Any, connected: Connected) -> None:
+    """One costs its deadline; when the engine tells of none any more, that is told."""
+    hanging = "/images/sha256:7/"
+
+    async def answer(line: str, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if "/version" in line:
+            writer.write(json_answer(VERSION))
+        elif "/info" in line:
+            writer.write(json_answer(INFO))
+        elif "/images/json" in line:
+            writer.write(json_answer([{"Id": f"sha256:{number}"} for number in range(20)]))
+        elif hanging not in line:
+            writer.write(json_answer({"Id": line.split("/")[3], "Size": 1}))
+
+    async with pretend(answer) as url:
+        adapter = await connected(url, list=0.2)
+        assert len(await adapter.list_images()) == 19
+        hanging = "/images/sha256:"
+        with pytest.raises(EngineTimeout):
             await adapter.list_images()
 
 

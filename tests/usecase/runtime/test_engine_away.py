@@ -13,8 +13,9 @@ from crishim.checkpoint.errors import StoreUnavailable
 from crishim.engine.simulated import Drop, Fail, Hang, Slow
 from crishim.engine.values import ContainerSpec
 from crishim.errors import CRIError, EngineError, EngineTimeout, EngineUnavailable, EngineUnsuitable, Kind
-from crishim.model import CgroupDriver
+from crishim.model import CgroupDriver, ImageSpec
 from crishim.runtime import node_status
+from crishim.runtime.engine_link import COMPARE_EVERY
 from crishim.testing.faults import Faults
 from tests.usecase.runtime.world import World
 
@@ -135,7 +136,8 @@ async def test_what_fails_at_a_connection_is_tried_again(
     line = world.engine.script(call, fault(error("by the test")), times=3)
     await world.start(connected=False)
     assert await world.rt.link.wait_connected(30)
-    await world.until(lambda: line.spent, 5)
+    # Images alone do not keep the engine away: they are read with the next comparison.
+    await world.until(lambda: line.spent, 3 * COMPARE_EVERY)
     assert await world.rt.link.wait_connected(30)
     await world.until(lambda: world.rt.index.need_sandbox(sandbox).seen, 5)
     assert world.state(sandbox) == "READY"
@@ -235,3 +237,19 @@ async def test_closed_is_away(tmp_path: Path) -> None:
     await world.close()
     with pytest.raises(EngineUnavailable):
         _ = world.rt.link.engine
+
+
+async def test_images_that_cannot_be_listed_do_not_keep_pods_from_running(world: World) -> None:
+    """A damaged image can make the engine's whole list fail, and then for good."""
+    sandbox = await world.run()
+    world.engine.script("list_images", Fail(EngineError("content digest not found", kind=Kind.INTERNAL)), times=None)
+    world.engine.go_down()
+    world.engine.come_back()
+    assert await world.rt.link.wait_connected(10)
+    failed = world.engine.calls["list_images"]
+    await world.until(lambda: world.engine.calls["list_images"] == failed + 3, 4 * COMPARE_EVERY)
+    assert told(world) == (True, "")
+    assert await world.rt.images.status(ImageSpec(image="busybox"))
+    await world.stop(sandbox)
+    await world.run(attempt=1)
+    world.engine._gate.script = type(world.engine._gate.script)()
