@@ -17,9 +17,9 @@ from crishim.engine.values import EngineEvent, EngineFacts
 from crishim.errors import CheckpointFailed, CRIError, EngineUnavailable
 from crishim.images.core import ImageSettings
 from crishim.images.service import Images
-from crishim.network.api import PodAttachment, PodNetwork
+from crishim.network.api import Attached, PodAttachment, PodNetwork
 from crishim.network.namespaces import NetworkNamespaces
-from crishim.runtime import host
+from crishim.runtime import host, labels
 from crishim.runtime.core import Runtime, RuntimeSettings
 from crishim.runtime.engine_link import COMPARE_EVERY, EngineLink
 from crishim.runtime.index import Index
@@ -188,14 +188,18 @@ class Node:
             log.warning("images cannot be read, the index may be behind until the next comparison: %s", error)
 
     async def _clear_leftovers(self) -> None:
-        """Pins and attachments that belong to no sandbox: left by a crash, or by an earlier boot."""
+        """Pins and attachments that belong to no sandbox: left by a crash, or by an earlier boot.
+
+        What the engine lists is kept, known or not: a pod whose record is lost and that the engine cannot tell of at
+        this moment lives all the same.
+        """
         try:
+            listed = await self._engine.list_containers({labels.TYPE: ""})
             for sandbox_id in await self._namespaces.pins():
-                if self._index.sandbox(sandbox_id) is None:
+                if self._index.sandbox(sandbox_id) is None and sandbox_id not in listed:
                     await self._release(sandbox_id)
-            await self._network.gc(
-                {s.id: s.record.network for s in self._index.sandboxes() if s.record.network is not None}
-            )
+            known = {s.id: s.record.network for s in self._index.sandboxes() if s.record.network is not None}
+            await self._network.gc({object_id: Attached(backend="") for object_id in listed} | known)
         except CRIError as error:
             log.warning("what unknown pods left cannot be released: %s", error)
 

@@ -324,3 +324,19 @@ async def test_an_object_that_the_engine_cannot_tell_of_keeps_its_state(world: W
     await world.node.compare()
     assert world.states() == {sandbox: "READY", container: "RUNNING"}
     line.cancel()
+
+
+async def test_a_pod_that_cannot_be_read_at_the_start_keeps_its_network(world: World) -> None:
+    """Neither store nor engine tells of it at that moment: it is no leftover all the same."""
+    sandbox, other = await world.run(), await world.run(name="other")
+    await world.node.close()
+    for known in world.rt.index.sandboxes():
+        world.namespaces.ips[known.pid] = known.ips
+    world.store = MemoryStore()
+    world.engine.script("inspect", Fail(EngineError("by the test")), match=lambda asked: asked == sandbox)
+    await world.start()
+    assert world.states() == {other: "READY"}
+    assert world.network.dels.total() == 0
+    assert world.network.held.keys() == world.namespaces.held.keys() == {sandbox, other}
+    await world.node.compare()
+    assert world.states() == {sandbox: "READY", other: "READY"}
