@@ -24,7 +24,7 @@ from tests.integration.server.serving import CALL, CrishimServer
 from tests.integration.server.waiting import settles
 
 LABEL = "io.kubernetes.docker.type"
-_POOLED = {"socket": 16}
+POOLED = 16
 """Connections to the engine that may wait for their next use."""
 POOL_IDLE = 40.0
 """Seconds after which such connections are closed: the HTTP client looks each 15 s for those that waited 15 s."""
@@ -47,12 +47,14 @@ class Quiet:
         return cls(server.descriptors(), server.tasks(), frozenset(os.listdir("/sys/class/net")))
 
 
-def assert_nothing_left(server: CrishimServer, api: EngineApi, quiet: Quiet | None = None) -> None:
-    """Every place is empty. With `quiet`: the server itself is as it was then. The server serves on."""
+def assert_nothing_left(
+    server: CrishimServer, api: EngineApi, quiet: Quiet | None = None, pooled: int = POOLED
+) -> None:
+    """Every place is empty. With `quiet`: the server itself is as it was then, but for `pooled` sockets."""
     found = settles(lambda: list(_everywhere(server, api)))
     if quiet is not None and not found:
         server.close_client()
-        found = settles(lambda: list(_itself(server, quiet)), POOL_IDLE)
+        found = settles(lambda: list(_itself(server, quiet, pooled)), POOL_IDLE)
     assert not found, "left behind:\n  " + "\n  ".join(found) + f"\nthe log: {server.log}"
 
 
@@ -63,8 +65,11 @@ def assert_store_empty(server: CrishimServer) -> None:
 
 
 def stored(server: CrishimServer) -> list[str]:
-    """Sandboxes in the (SQLite) store of a server that is down; read from a copy, which needs no lock."""
+    """Sandboxes in the store (`sqlite` or `file`) of a server that is down."""
+    if "--checkpoint=file" in server.flags:
+        return [path.name for path in (server.state / "checkpoint" / "sandboxes").iterdir()]
     with tempfile.TemporaryDirectory() as folder:
+        # A copy, which needs no lock.
         for name in ("checkpoint.db", "checkpoint.db-wal"):
             if (server.state / name).exists():
                 shutil.copy(server.state / name, folder)
@@ -125,14 +130,14 @@ def port_rules() -> list[str]:
     return [line for line in listed.stdout.splitlines() if line.startswith("-N CNI-DN-")]
 
 
-def _itself(server: CrishimServer, quiet: Quiet) -> Iterator[str]:
+def _itself(server: CrishimServer, quiet: Quiet, pooled: int) -> Iterator[str]:
     """Differences to `quiet`. No call is under way, so that gRPC has no task for one either."""
     now = Quiet.of(server)
     for name in now.links - quiet.links:
         if server.cni is None or not name.startswith(BRIDGES):
             yield f"link: {name}"
     for kind, count in now.descriptors.items():
-        if count > quiet.descriptors[kind] + _POOLED.get(kind, 0):
+        if count > quiet.descriptors[kind] + (pooled if kind == "socket" else 0):
             yield f"descriptors: {count} × {kind}, before {quiet.descriptors[kind]}"
     yield from (f"task: {count} × {name}" for name, count in (now.tasks - quiet.tasks).items())
     yield from (f"process of the server: {words}" for words in server.children())

@@ -23,7 +23,8 @@ NewServer = Callable[..., CrishimServer]
 
 
 async def test_without_network(new_server: NewServer, engine: TestEngine, scaled: Callable[[int], int]) -> None:
-    server = new_server()
+    """With records in files."""
+    server = new_server(flags=["--checkpoint=file"])
     server.start()
     await churn_and_kill(server, engine, scaled(50))
 
@@ -35,7 +36,7 @@ async def test_with_a_network(
     bridged: CniDirs,
     tally: ScriptedPlugin,
 ) -> None:
-    """Every ADD has its DEL, though plugins outlive the server that ran them."""
+    """With records in SQLite. Every ADD has its DEL, though plugins outlive the server that ran them."""
     server = new_server(cni=bridged)
     server.start()
     await churn_and_kill(server, engine, scaled(50))
@@ -54,7 +55,7 @@ async def churn_and_kill(server: CrishimServer, engine: TestEngine, kills: int) 
         for number in range(WORKERS):
             workers.create_task(churn.work(number, done.is_set))
         for _ in range(kills):
-            await asyncio.sleep(churn.random.uniform(0, 3 * life))
+            await asyncio.sleep(churn.random.uniform(0, 2 * life))
             churn.hold()
             await asyncio.to_thread(server.kill9)
             await churn.disconnect()
