@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
 from contextlib import suppress
 
 from crishim.aiokit.steps import step
@@ -17,7 +17,7 @@ from crishim.errors import (
     NameReserved,
     SandboxNotReady,
 )
-from crishim.model import ContainerConfig, PodSandboxConfig
+from crishim.model import ContainerConfig, NamespaceMode, PodSandboxConfig
 from crishim.runtime.container_remove import remove_known
 from crishim.runtime.core import Runtime
 from crishim.runtime.engine_create import create_named
@@ -46,12 +46,15 @@ async def create_container(
     _need_ready(rt, sandbox.id)
     with step("image"):
         image = await rt.images.resolve_for_container(config.image.image)
-    spec = make_container_spec(
+    target = _resolve_target(rt, sandbox.id, config)
+    # In a thread: it looks at the mounts' sources, and one on a file server that is away may hold it for ever.
+    spec = await asyncio.to_thread(
+        make_container_spec,
         config,
         sandbox,
         image=image.id,
         log_path=log_path,
-        target_in_pod=_target_in(rt, sandbox.id),
+        target_in_pod=lambda _: target,
         facts=rt.link.facts,
         host=rt.host(),
         settings=rt.settings,
@@ -114,15 +117,17 @@ async def _free_name(rt: Runtime, sandbox: Sandbox, config: ContainerConfig) -> 
             await remove_known(rt, container.id)
 
 
-def _target_in(rt: Runtime, sandbox_id: str) -> Callable[[str], str]:
-    def find(target: str) -> str:
-        field = "config.linux.security_context.namespace_options.target_id"
-        try:
-            container = rt.index.need_container(target)
-        except ContainerNotFound as error:
-            raise InvalidArgument(str(error), field=field) from error
-        if container.sandbox_id != sandbox_id or not container.running:
-            raise InvalidArgument(f"{target[:13]} is not a running container of the same pod", field=field)
-        return container.id
-
-    return find
+def _resolve_target(rt: Runtime, sandbox_id: str, config: ContainerConfig) -> str:
+    """Id of the container whose processes the new one is to see (PID mode TARGET), empty without one."""
+    context = config.linux.security_context if config.linux else None
+    options = context.namespace_options if context else None
+    if options is None or options.pid is not NamespaceMode.TARGET:
+        return ""
+    field = "config.linux.security_context.namespace_options.target_id"
+    try:
+        container = rt.index.need_container(options.target_id)
+    except ContainerNotFound as error:
+        raise InvalidArgument(str(error), field=field) from error
+    if container.sandbox_id != sandbox_id or not container.running:
+        raise InvalidArgument(f"{options.target_id[:13]} is not a running container of the same pod", field=field)
+    return container.id

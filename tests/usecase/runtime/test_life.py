@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
 
 from crishim.engine.values import ContainerPhase
+from crishim.model import Mount
 from tests.usecase.runtime.world import World
 
 
@@ -58,3 +64,31 @@ async def test_stop_ends_everything_and_may_come_again(world: World) -> None:
         await world.stop(sandbox)
         assert world.states() == {sandbox: "NOTREADY", container: "EXITED"}
     assert all(c.phase is ContainerPhase.EXITED for c in world.engine.containers)
+
+
+async def test_mount_sources_are_looked_at_in_a_thread(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One on a file server that is away holds whoever looks at it, and that must not be the event loop."""
+    loop = asyncio.get_running_loop()
+    in_thread = False
+    looked: list[tuple[object, bool]] = []
+    submit, realpath = loop.run_in_executor, os.path.realpath
+
+    def run_in_executor(executor: Any, work: Callable[..., Any], *args: Any) -> Any:
+        nonlocal in_thread
+        in_thread = True
+        try:
+            return submit(executor, work, *args)  # on the spot
+        finally:
+            in_thread = False
+
+    def look(path: Any, **options: Any) -> Any:
+        looked.append((path, in_thread))
+        return realpath(path, **options)
+
+    sandbox = await world.run()
+    with monkeypatch.context() as patched:
+        patched.setattr(loop, "run_in_executor", run_in_executor)
+        patched.setattr(os.path, "realpath", look)
+        await world.create(sandbox, mounts=(Mount(container_path="/data", host_path=str(world.folder)),))
+    assert (str(world.folder), True) in looked
+    assert (str(world.folder), False) not in looked
