@@ -235,8 +235,15 @@ def fingerprint(directory: str) -> tuple[object, ...]:
                     if folder is directory and entry.is_dir():
                         folders.append(entry.path)
                     elif entry.name.endswith(EXTENSIONS):
-                        status = entry.stat()
-                        seen.append((entry.path, status.st_mtime_ns, status.st_size, status.st_ino))
+                        seen.append((entry.path, *_stamp(entry)))
         except OSError as error:
             seen.append((folder, error.errno))
     return tuple(seen)
+
+
+def _stamp(entry: os.DirEntry[str]) -> tuple[int, ...]:
+    try:
+        status = entry.stat()
+    except OSError as error:  # a link that leads nowhere must not hide the files after it
+        return (error.errno or 0,)
+    return status.st_mtime_ns, status.st_size, status.st_ino

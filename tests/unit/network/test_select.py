@@ -134,6 +134,14 @@ def test_only_declared_capabilities_are_in_the_plan(conf):
     }
 
 
+def test_a_link_that_leads_nowhere_hides_no_network_that_comes_later(conf):
+    (conf / "00-gone.conflist").symlink_to(conf / "nowhere")
+    network = make(conf)
+    assert not network.status().ready
+    install(conf)
+    assert network.status() == NetworkStatus(True)
+
+
 async def test_records_of_unknown_backends_are_not_lost(conf):
     network = make(conf)
     for verb in (network.detach, network.check, network.attach):
