@@ -17,7 +17,7 @@ from cni import CNI, Attachment, CNIError, ExecInvoker, NetworkConfList, Result,
 from cni.conf import fingerprint, load_first
 from cni.errors import UnsupportedVerb
 from cni.strays import end_strays
-from crishim.errors import NetworkFailed, NetworkNotReady
+from crishim.errors import InvalidArgument, NetworkFailed, NetworkNotReady
 from crishim.model import PortMapping
 from crishim.network import cni_args, netns
 from crishim.network.api import Attached, NetworkStatus, PodAttachment, PodNetwork
@@ -112,7 +112,7 @@ class CniNetwork(PodNetwork):
                 return
             # With the record the ports may be lost, too. portmap takes its rules away by the id, whatever the ports
             # are, but only for a pod that has any.
-            attached = self.plan(pod if pod.port_mappings else replace(pod, port_mappings=_SOME_PORT))
+            attached = self._plan_for_detach(pod if pod.port_mappings else replace(pod, port_mappings=_SOME_PORT))
         if not attached.result:
             # ADD was begun and did not answer us: if a predecessor of this process ran it, it may still be at it.
             ended = await asyncio.to_thread(end_strays, pod.sandbox_id)
@@ -124,6 +124,14 @@ class CniNetwork(PodNetwork):
             await self._cni.delete(network, _attachment(pod, attached, path), _result(attached, network))
         except CNIError as error:
             raise _failed("detached from", pod, error) from error
+
+    def _plan_for_detach(self, pod: PodAttachment) -> Attached:
+        try:
+            return self.plan(pod)
+        except InvalidArgument as error:
+            # Somebody else attached it who did not mind; it must be possible to stop it all the same.
+            log.warning("sandbox %s is detached without what it asked: %s", pod.sandbox_id[:13], error)
+            return self.plan(replace(pod, annotations={}, port_mappings=_SOME_PORT))
 
     async def check(self, pod: PodAttachment, attached: Attached) -> None:
         try:

@@ -11,13 +11,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cni.testing import ScriptedPlugin
-from crishim.errors import NetworkFailed
+from crishim.errors import InvalidArgument, NetworkFailed
 from crishim.model import PortMapping
 from crishim.network import netns
 from crishim.network.api import Attached, PodAttachment, PodNetwork
@@ -267,6 +268,17 @@ async def test_a_lost_record_is_detached_with_the_present_configuration(world: W
     network = world.network()
     await network.attach(pod(pinned), network.plan(pod(pinned)))
     await world.network().detach(pod(pinned), None)
+    assert (world.taken(), veths()) == ([], [])
+
+
+async def test_a_pod_of_another_shim_that_asks_for_nonsense_is_detached(world: World, pinned: str):
+    """We would not have run it; whoever did is gone, and it must not stay for ever."""
+    network = world.network()
+    await network.attach(pod(pinned), network.plan(pod(pinned)))
+    strange = replace(pod(pinned), annotations={"kubernetes.io/ingress-bandwidth": "much"})
+    with pytest.raises(InvalidArgument):
+        network.plan(strange)
+    await network.detach(strange, None)
     assert (world.taken(), veths()) == ([], [])
 
 
