@@ -49,7 +49,11 @@ class Outcome:
 
     def _sink(self, call: steps.Call) -> None:
         for sink in self._sinks:
-            sink(call)
+            try:
+                sink(call)
+            except Exception:
+                # What becomes of an account of the call (a full disk) is not what became of the call.
+                log.exception("the steps of %s are lost", call.verb)
 
     def unary(
         self, name: str, request_class: type[Message], handler: Callable[[Any], Awaitable[Message | bytes]]

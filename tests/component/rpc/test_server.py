@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 from collections.abc import AsyncIterator
@@ -15,7 +16,7 @@ import pytest
 
 from crishim.aiokit import steps
 from crishim.cri.v1 import runtime_pb2 as pb
-from crishim.errors import ContainerNotFound, CRIError, Kind, RegistryUnavailable
+from crishim.errors import ContainerNotFound, CRIError, InvalidArgument, Kind, RegistryUnavailable
 from crishim.rpc.server import MESSAGE_LIMIT, Server
 from crishim.rpc.status import WIRE_LIMIT
 from crishim.rpc.table import RUNTIME, TABLE, Handler
@@ -235,6 +236,22 @@ async def test_each_calls_steps_go_to_the_sinks_and_to_the_debug_log(
     assert "*ask the engine " in lines[0]
     assert lines[1].startswith("Status UNKNOWN in ")
     assert lines[1].endswith("(no steps)")
+
+
+async def test_a_sink_that_fails_changes_no_answer(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def full(call: steps.Call) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async def answer(served: Any, request: Any) -> pb.VersionResponse:
+        return pb.VersionResponse(version="done")
+
+    calls: list[steps.Call] = []
+    sinks = (full, calls.append)
+    async with serving(path, sinks=sinks, Version=answer, Status=raising(InvalidArgument("x"))) as client:
+        assert (await client.Version(b"")).version == "done"
+        assert (await failure(client, "Status"))[0] is grpc.StatusCode.INVALID_ARGUMENT
+    assert [call.verb for call in calls] == ["Version", "Status"]
+    assert "the steps of Version are lost" in caplog.text
 
 
 async def test_stopping_waits_for_calls_under_way_and_takes_no_more(path: Path) -> None:
