@@ -138,7 +138,8 @@ class Reconciler:
         record = sandbox.record.containers.get(live.id) or adopt_container(live, live.image_id)
         if record is None:
             return
-        path = _log_path(sandbox, record) or live.labels.get(labels.LOG_PATH, "")
+        # The label first: the pod's folder of logs that CreateContainer was told may be another than the sandbox's.
+        path = live.labels[labels.LOG_PATH] if labels.LOG_PATH in live.labels else _log_path(sandbox, record)
         user = read_user(live.pid) if live.pid else None
         self.index.put_container(
             Container(record=record, sandbox_id=sandbox.id, live=live, log_path=path, user=user, found=True)

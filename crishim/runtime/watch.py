@@ -16,6 +16,7 @@ from crishim.aiokit.steps import step
 from crishim.engine.api import Engine
 from crishim.engine.values import ContainerPhase, EngineContainer
 from crishim.errors import CRIError, EngineNotFound, EngineUnavailable
+from crishim.runtime import labels
 from crishim.runtime.container_user import read_user
 from crishim.runtime.index import Change, Index
 from crishim.runtime.log_link import remove_log_link
@@ -178,7 +179,9 @@ class Watch:
             self._index.put_sandbox(replace(sandbox, live=live, seen=True))
         elif container is not None and (not container.seen or not _older(live, container.live)):
             user = container.user or (read_user(live.pid) if live.pid else None)
-            self._index.put_container(replace(container, live=live, seen=True, user=user))
+            # Until it is seen, where its log lies is a guess.
+            path = container.log_path if container.seen else live.labels.get(labels.LOG_PATH, container.log_path)
+            self._index.put_container(replace(container, live=live, seen=True, user=user, log_path=path))
 
     async def vanished(self, container_id: str) -> None:
         """The engine has no such container: a sandbox stays listed NOTREADY until it is removed, a container goes."""

@@ -14,8 +14,17 @@ from crishim.checkpoint.record import Phase
 from crishim.engine.simulated import Fail, Hang
 from crishim.engine.values import ContainerSpec
 from crishim.errors import EngineError, EngineTimeout, NameReserved
-from crishim.model import ContainerMetadata, KeyValue, NamespaceMode, PodSandboxMetadata
+from crishim.model import (
+    ContainerConfig,
+    ContainerMetadata,
+    ImageSpec,
+    KeyValue,
+    NamespaceMode,
+    PodSandboxConfig,
+    PodSandboxMetadata,
+)
 from crishim.runtime import labels
+from crishim.runtime.container_create import create_container
 from tests.usecase.runtime.world import HOST_NETWORK, World
 
 STRANGE = {
@@ -367,6 +376,34 @@ async def test_a_log_link_that_a_killed_server_did_not_make(world: World, monkey
     shutil.rmtree(Path(found.log_path).parent)
     await world.node.compare()
     assert not Path(found.log_path).parent.exists()
+
+
+@pytest.mark.parametrize("unread", [False, True])
+async def test_a_log_in_another_folder_than_the_sandboxs(world: World, tmp_path: Path, *, unread: bool) -> None:
+    """CreateContainer may tell one of its own, and that is where the log lies after a restart, too."""
+    sandbox = await world.run()
+    config = ContainerConfig(
+        metadata=ContainerMetadata(name="main"),
+        image=ImageSpec(image="busybox"),
+        command=("serve",),
+        log_path="main.log",
+    )
+    pod_config = PodSandboxConfig(log_directory=str(tmp_path / "elsewhere"))
+    container = await create_container(world.rt, sandbox, config, pod_config)
+    await world.start_container(container)
+    if unread:
+        await world.node.close()
+        refused = Fail(EngineError("by the test"))
+        line = world.engine.script("inspect", refused, times=None, match=lambda asked: asked == container)
+        await world.start()
+        assert world.state(container) == "UNKNOWN"
+        line.cancel()
+        await world.until(lambda: world.state(container) == "RUNNING", 5)
+    else:
+        await world.restart()
+    assert world.rt.index.need_container(container).log_path == str(tmp_path / "elsewhere" / "main.log")
+    await world.remove(sandbox)
+    assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
 async def test_an_images_labels_put_no_link_anywhere(world: World, tmp_path: Path) -> None:
