@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from crishim.engine.api import Engine
 from crishim.engine.values import EngineEvent, EngineFacts
-from crishim.errors import CRIError, EngineUnavailable
+from crishim.errors import CRIError, EngineUnavailable, EngineUnsuitable
 
 log = logging.getLogger(__name__)
 
@@ -112,8 +112,12 @@ class EngineLink:
             began = time.monotonic()
             try:
                 await self._session()
-            except CRIError as error:
+            except (EngineUnavailable, EngineUnsuitable) as error:
                 self._went_away(error)
+            except CRIError as error:
+                # What verbs are told must say that the engine is away, not what one question of ours came to: a verb
+                # would take the `not found` of a list for its own object's.
+                self._went_away(EngineUnavailable(f"reading the engine failed: {error}"))
             except Exception as error:
                 # A fault of ours in one comparison must not end the link for good.
                 log.exception("reading the engine failed")

@@ -12,7 +12,16 @@ import pytest
 from crishim.checkpoint.errors import StoreUnavailable
 from crishim.engine.simulated import Drop, Fail, Hang, Slow
 from crishim.engine.values import ContainerSpec
-from crishim.errors import CRIError, EngineError, EngineTimeout, EngineUnavailable, EngineUnsuitable, Kind
+from crishim.errors import (
+    CRIError,
+    EngineConflict,
+    EngineError,
+    EngineNotFound,
+    EngineTimeout,
+    EngineUnavailable,
+    EngineUnsuitable,
+    Kind,
+)
 from crishim.model import CgroupDriver, ImageSpec
 from crishim.runtime import node_status
 from crishim.runtime.engine_link import COMPARE_EVERY
@@ -253,3 +262,25 @@ async def test_images_that_cannot_be_listed_do_not_keep_pods_from_running(world:
     await world.stop(sandbox)
     await world.run(attempt=1)
     world.engine._gate.script = type(world.engine._gate.script)()
+
+
+@pytest.mark.parametrize(
+    "error", [EngineTimeout("t"), EngineError("e", kind=Kind.INTERNAL), EngineNotFound("n"), EngineConflict("c")]
+)
+async def test_whatever_keeps_the_engine_from_being_read_it_is_away(world: World, error: CRIError) -> None:
+    """A verb must not take what a list of ours was answered for an answer about its own object."""
+    sandbox = await world.run()
+    container = await world.run_container(sandbox)
+    created = await world.create(sandbox, name="created")
+    line = world.engine.script("list_containers", Fail(error), times=None)
+    world.engine.go_down()
+    world.engine.come_back()
+    await world.until(lambda: line.hits > 1, 30)
+    assert told(world) == (False, "DockerDaemonNotReady")
+    for name, verb in VERBS.items():
+        if name != "update pod":
+            with pytest.raises(EngineUnavailable, match=str(error)):
+                await verb(world, sandbox, created if name == "start" else container)
+    assert world.state(container) == "RUNNING"
+    line.cancel()
+    assert await world.rt.link.wait_connected(30)
