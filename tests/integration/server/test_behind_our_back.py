@@ -131,14 +131,32 @@ def test_container_removed(world: CrishimServer, engine: TestEngine) -> None:
     assert pod.start(make_container(log_path="again.log")), "its name is free"
 
 
-def test_container_stopped_killed_and_started_again(world: CrishimServer, engine: TestEngine) -> None:
-    """States only move on: one that was EXITED is not RUNNING again, unless a look at it says so for good."""
+def test_container_ended(world: CrishimServer, engine: TestEngine) -> None:
     pod = Pod(world)
     stopped, killed = pod.start(), pod.start(make_container("killed"))
     engine.api.call("POST", f"/containers/{stopped}/stop", {"t": "5"})
     engine.api.call("POST", f"/containers/{killed}/kill", {"signal": "KILL"})
     assert (pod.ended(stopped).exit_code, pod.ended(stopped).reason) == (0, "Completed")
     assert (pod.ended(killed).exit_code, pod.ended(killed).reason) == (137, "Error")
+
+
+def test_container_restarted_and_paused(world: CrishimServer, engine: TestEngine) -> None:
+    """What is told is what is: it runs again since a later time. A paused one runs, and can be stopped."""
+    pod = Pod(world)
+    container_id = pod.start()
+    first = container_status(world, container_id)
+    engine.api.call("POST", f"/containers/{container_id}/restart", {"t": "5"})
+
+    def again() -> bool:
+        status = container_status(world, container_id)
+        return status.state == RUNNING and status.started_at > first.started_at
+
+    until(again, "running again")
+    assert container_status(world, container_id).created_at == first.created_at
+    engine.api.call("POST", f"/containers/{container_id}/pause")
+    assert listed_states(world)[container_id] == RUNNING
+    world.client.StopContainer(pb.StopContainerRequest(container_id=container_id, timeout=10), timeout=CALL)
+    assert container_status(world, container_id).state == EXITED
 
 
 def test_renamed(world: CrishimServer, engine: TestEngine) -> None:
