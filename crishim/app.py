@@ -14,6 +14,7 @@ import os
 import shutil
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_THREADS = 32
+"""Threads for what blocks, made as they are needed."""
 ENGINE_PATIENCE = 0.2
 """Seconds to wait for the engine before READY is told; the server answers meanwhile, and without it, too."""
 CLOSE_LIMIT = 10.0
@@ -62,6 +65,9 @@ def run(settings: Settings, began: float) -> None:
 
 
 async def _serve(settings: Settings, socket: ServerSocket, sinks: list[Timeline], began: float) -> None:
+    # Threads wait for mounts and plugins' files, and a few that are stuck there must not keep the others from working.
+    threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="crishim")
+    asyncio.get_running_loop().set_default_executor(threads)
     notifier = Notifier(os.environ)
     stop = _StopRequests()
     node = make_node(settings)

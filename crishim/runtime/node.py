@@ -10,6 +10,7 @@ import logging
 from contextlib import AsyncExitStack
 
 from crishim.aiokit.background import Background
+from crishim.aiokit.gather import gather_all
 from crishim.aiokit.locks import KeyedLocks
 from crishim.checkpoint.api import CheckpointStore
 from crishim.engine.api import Engine
@@ -195,9 +196,13 @@ class Node:
         """
         try:
             listed = await self._engine.list_containers({labels.TYPE: ""})
-            for sandbox_id in await self._namespaces.pins():
-                if self._index.sandbox(sandbox_id) is None and sandbox_id not in listed:
-                    await self._release(sandbox_id)
+            pins = await self._namespaces.pins()
+            # Side by side: a plugin that hangs must not keep the server from being ready once per pin.
+            await gather_all(
+                self._release(sandbox_id)
+                for sandbox_id in pins
+                if self._index.sandbox(sandbox_id) is None and sandbox_id not in listed
+            )
             known = {s.id: s.record.network for s in self._index.sandboxes() if s.record.network is not None}
             await self._network.gc({object_id: Attached(backend="") for object_id in listed} | known)
         except CRIError as error:

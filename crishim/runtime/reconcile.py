@@ -25,7 +25,7 @@ from crishim.runtime.adopt import adopt_container, adopt_sandbox, lost_sandbox, 
 from crishim.runtime.container_user import read_user
 from crishim.runtime.index import Change, Index
 from crishim.runtime.log_link import make_log_link, remove_log_link
-from crishim.runtime.names import Names
+from crishim.runtime.names import Names, parse_name
 from crishim.runtime.objects import Container, Sandbox
 from crishim.runtime.read_all import inspect_all
 from crishim.runtime.records import Records, with_container
@@ -79,10 +79,10 @@ class Reconciler:
             listed = set(await self.engine.list_containers({labels.TYPE: ""}))
             read = await inspect_all(self.engine, self.watch, listed | known)
             for live in read.found:
-                if live.labels.get(labels.TYPE) == labels.SANDBOX and not self._settled(live, touched):
+                if _is(labels.SANDBOX, live) and not self._settled(live, touched):
                     await self._alone(live.id, self._adopt_sandbox(live))
             for live in read.found:
-                if live.labels.get(labels.TYPE) == labels.CONTAINER and not self._settled(live, touched):
+                if _is(labels.CONTAINER, live) and not self._settled(live, touched):
                     await self._alone(live.id, self._adopt_container(live, touched))
             for container_id in known & read.missing:
                 await self.watch.vanished(container_id)
@@ -250,3 +250,8 @@ def _log_path(sandbox: Sandbox, record: ContainerRecord) -> str:
         return make_log_path(sandbox.record.config.log_directory, record.config.log_path)
     except CRIError:
         return ""
+
+
+def _is(kind: str, live: EngineContainer) -> bool:
+    """Whether it is a pod's: by label and by name, since a container of anybody's has the labels of its image."""
+    return live.labels.get(labels.TYPE) == kind and parse_name(live.name) is not None

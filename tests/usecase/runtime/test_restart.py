@@ -340,3 +340,22 @@ async def test_a_pod_that_cannot_be_read_at_the_start_keeps_its_network(world: W
     assert world.network.held.keys() == world.namespaces.held.keys() == {sandbox, other}
     await world.node.compare()
     assert world.states() == {sandbox: "READY", other: "READY"}
+
+
+@pytest.mark.parametrize("kind", [labels.SANDBOX, labels.CONTAINER])
+async def test_a_container_with_an_images_labels_is_nobodys(world: World, kind: str) -> None:
+    """`docker run` of an image committed from a pod's container: the labels are the image's, the name is not."""
+    sandbox = await world.run()
+    of_pod = world.in_engine(sandbox)
+    assert of_pod is not None
+    spec = ContainerSpec(
+        image="busybox",
+        labels=dict(of_pod.labels) | {labels.TYPE: kind, labels.SANDBOX_ID: sandbox},
+        command=("serve",),
+    )
+    stranger = await world.engine.create("debugging", spec)
+    await world.restart()
+    assert set(world.states()) == {sandbox}
+    await world.remove(sandbox)
+    assert world.in_engine(stranger) is not None
+    await world.engine.remove(stranger)
