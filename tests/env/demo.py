@@ -34,22 +34,31 @@ def machines_engine() -> Path | None:
 def run_example(socket: Path, arguments: Sequence[str]) -> int:
     """Run the example on the engine behind ``socket``; leaves the engine's images as they were."""
     api = EngineApi(socket)
-    before = _image_id(api)
+    before = _images(api)
     images.busybox().load(api, images.BUSYBOX_REF)
     try:
         command = [sys.executable, str(EXAMPLE), "--engine", f"unix://{socket}", *arguments]
         return subprocess.run(command, cwd=ROOT, check=False).returncode
     finally:
-        if before is None:
-            with contextlib.suppress(EngineApiError):  # the example may have removed it
-                api.call("DELETE", f"/images/{images.BUSYBOX_REF}")
+        _put_back(api, before)
 
 
-def _image_id(api: EngineApi) -> str | None:
-    try:
-        return str(api.call("GET", f"/images/{images.BUSYBOX_REF}/json")["Id"])
-    except EngineApiError:
-        return None
+def _images(api: EngineApi) -> dict[str, set[str]]:
+    """The engine's images: id to names."""
+    nameless = "<none>:<none>"  # what engines before 25 say of an image without a name
+    return {str(image["Id"]): {*(image["RepoTags"] or ())} - {nameless} for image in api.call("GET", "/images/json")}
+
+
+def _put_back(api: EngineApi, before: dict[str, set[str]]) -> None:
+    """Give names back to the images that had them, and take away what is new: the example's, and crishim's own."""
+    after = _images(api)
+    for image, names in before.items():
+        for name in names - after.get(image, set()):
+            repository, _, tag = name.rpartition(":")
+            api.call("POST", f"/images/{image}/tag", {"repo": repository, "tag": tag})
+    for image in after.keys() - before.keys():
+        with contextlib.suppress(EngineApiError):  # somebody uses it by now
+            api.call("DELETE", f"/images/{image}", {"force": "true"})
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -1,0 +1,36 @@
+"""The demo leaves the images of the engine that it runs on as they were."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.env import demo, images
+from tests.env.engine import TestEngine
+
+
+def listed(engine: TestEngine) -> list[tuple[str, list[str]]]:
+    return sorted((i["Id"], sorted(i["RepoTags"] or ())) for i in engine.api.call("GET", "/images/json"))
+
+
+def test_names_go_back_and_new_images_go(
+    engine: TestEngine, busybox_image: str, tmp_path: Path, monkeypatch, nothing_left: None
+) -> None:
+    """The name of the demo's image is another image's, and the example leaves one of its own, as crishim does."""
+    other = images.busybox().with_config(Labels={"whose": "the user"})
+    users = other.load(engine.api, images.BUSYBOX_REF)
+    before = listed(engine)
+    example = tmp_path / "example.py"
+    example.write_text(
+        "from tests.env import images\nfrom tests.env.http_api import EngineApi\nfrom pathlib import Path\n"
+        f"api = EngineApi(Path({str(engine.socket)!r}))\n"
+        "image = api.call('GET', '/images/' + images.BUSYBOX_REF + '/json')\n"
+        "assert image['Config']['Labels'] != {'whose': 'the user'}\n"
+        "images.busybox().with_config(Labels={'left': 'behind'}).load(api, 'left.test/behind:1')\n"
+    )
+    monkeypatch.setattr(demo, "EXAMPLE", example)
+    try:
+        assert demo.run_example(engine.socket, []) == 0
+        assert listed(engine) == before
+    finally:
+        images.busybox().load(engine.api, images.BUSYBOX_REF)
+        engine.api.call("DELETE", f"/images/{users}")
