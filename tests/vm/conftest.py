@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.env import images
 from tests.vm import snapshot
 from tests.vm.guest import Guest
 from tests.vm.image import DEFAULT_SUITE, GuestImage
@@ -17,7 +16,6 @@ from tests.vm.snapshot import Snapshot
 
 HERE = Path(__file__).parent
 SUITE = os.environ.get("CRISHIM_VM_SUITE", DEFAULT_SUITE)
-CRITEST_BUSYBOX = "registry.k8s.io/e2e-test-images/busybox:1.29-2"
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -60,7 +58,7 @@ def shared_node(guest: Guest, image: GuestImage, world_folder: Path) -> Iterator
     install(guest, image.python, place)
     node = Node(guest, place)
     node.wait_ready()
-    load_image(node, images.BUSYBOX_REF, CRITEST_BUSYBOX)
+    load_image(node)
     yield node
     node.client.close()
 
