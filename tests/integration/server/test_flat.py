@@ -19,7 +19,7 @@ WORKERS = 4
 WARM = 20
 """Cycles after which caches and pools have their size."""
 GROWTH, GROWTH_EACH = 1 << 20, 512
-"""Bytes that the server may grow by after that, and by each cycle: the C libraries' heaps go on spreading a little, while
+"""Bytes that the server may grow by after that, and by each cycle: heaps of C libraries go on spreading a little, while
 no object of Python's is left. Any object that stayed would be more."""
 
 
