@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Awaitable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -79,10 +79,10 @@ class Reconciler:
             listed = set(await self.engine.list_containers({labels.TYPE: ""}))
             read = await inspect_all(self.engine, self.watch, listed | known)
             for live in read.found:
-                if _is(labels.SANDBOX, live) and not self._settled(live, touched):
+                if _is(labels.SANDBOX, live, recorded) and not self._settled(live, touched):
                     await self._alone(live.id, self._adopt_sandbox(live))
             for live in read.found:
-                if _is(labels.CONTAINER, live) and not self._settled(live, touched):
+                if _is(labels.CONTAINER, live, recorded) and not self._settled(live, touched):
                     await self._alone(live.id, self._adopt_container(live, touched))
             for container_id in known & read.missing:
                 await self.watch.vanished(container_id)
@@ -252,6 +252,7 @@ def _log_path(sandbox: Sandbox, record: ContainerRecord) -> str:
         return ""
 
 
-def _is(kind: str, live: EngineContainer) -> bool:
-    """Whether it is a pod's: by label and by name, since a container of anybody's has the labels of its image."""
-    return live.labels.get(labels.TYPE) == kind and parse_name(live.name) is not None
+def _is(kind: str, live: EngineContainer, recorded: Collection[str]) -> bool:
+    """Whether it is a pod's: by label and, unless a record tells of it, by name, since a container of anybody's has the
+    labels of its image."""
+    return live.labels.get(labels.TYPE) == kind and (live.id in recorded or parse_name(live.name) is not None)

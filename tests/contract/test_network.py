@@ -16,6 +16,7 @@ from crishim.network.api import PodAttachment
 from crishim.network.none import NoNetwork
 from crishim.network.select import make_network
 from crishim.testing.network_contract import CHECKS, Check, Place
+from tests.env.cni import make_bridge
 
 BRIDGE = "crtbr2"
 
@@ -80,6 +81,7 @@ async def test_cni(check: Check, version: str, tmp_path: Path, namespaces: list[
         pod=lambda number: make_pod(number, namespaces[number]),
         leftovers=leftovers,
     )
+    make_bridge(BRIDGE)
     try:
         await check(place)
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,16 @@ class CniDirs:
         """Write a conflist of ``bridge`` with ``host-local`` addresses of ``subnet``; ``bridge`` is the link's name."""
         ipam = {"type": "host-local", "dataDir": str(self.data), "ranges": [[{"subnet": subnet}]]}
         return self.write(name, [{"type": "bridge", "bridge": bridge, "isGateway": True, "ipam": ipam}])
+
+
+def make_bridge(name: str) -> None:
+    """Make a bridge with an address of its own, for the reference bridge plugin to find.
+
+    One that the plugin makes takes the address of a port. When the last port goes at the wrong moment, as after an ADD
+    that was cut off, the plugin reads zeros and fails to set them ("could not set bridge's mac").
+    """
+    command = ["ip", "link", "add", name, "address", "02:00:5e:00:53:01", "type", "bridge"]
+    subprocess.run(command, check=True)
 
 
 def make_dirs(top: Path) -> CniDirs:

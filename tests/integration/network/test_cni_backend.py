@@ -23,9 +23,9 @@ from crishim.model import PortMapping
 from crishim.network import netns
 from crishim.network.api import Attached, PodAttachment, PodNetwork
 from crishim.network.select import make_network
+from tests.env.cni import make_bridge
 
 pytestmark = pytest.mark.root
-
 BRIDGE = "crtbr1"
 
 
@@ -65,6 +65,7 @@ class World:
 def world(tmp_path: Path) -> Iterator[World]:
     if not os.path.exists("/usr/lib/cni/bridge"):
         pytest.fail("the reference plugins are missing in /usr/lib/cni (package containernetworking-plugins)")
+    make_bridge(BRIDGE)
     yield World(tmp_path)
     subprocess.run(["ip", "link", "delete", BRIDGE], check=False, capture_output=True)
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cni.testing import ScriptedPlugin
-from tests.env.cni import CniDirs
+from tests.env.cni import CniDirs, make_bridge
 from tests.env.engine import TestEngine
 from tests.integration.server.residue import BRIDGES, Quiet, assert_nothing_left, assert_store_empty, remove_containers
 from tests.integration.server.serving import CrishimServer
@@ -130,6 +130,7 @@ def bridged(cni_dirs: CniDirs, tally: ScriptedPlugin) -> Iterator[CniDirs]:
     }
     ports = {"type": "portmap", "capabilities": {"portMappings": True}, "snat": False}
     cni_dirs.write("pods", [bridge, ports, {"type": tally.name}])
+    make_bridge(name)
     yield cni_dirs
     if Path("/sys/class/net", name).exists():
         subprocess.run(["ip", "link", "delete", name], check=True)
