@@ -16,8 +16,8 @@ from tests.integration.server.serving import CALL, CrishimServer
 
 pytestmark = [pytest.mark.engine, pytest.mark.soak]
 WORKERS = 4
-WARM = 20
-"""Cycles after which caches and pools have their size."""
+WARM = 200
+"""Cycles after which caches, pools and the allocator's arenas have their size (half a megabyte, measured)."""
 GROWTH, GROWTH_EACH = 1 << 20, 512
 """Bytes that the server may grow by after that, and by each cycle: heaps of C libraries go on spreading a little, while
 no object of Python's is left. Any object that stayed would be more."""
@@ -28,7 +28,7 @@ async def test_flat(new_server: Callable[..., CrishimServer], engine: TestEngine
     await asyncio.to_thread(server.start)
     quiet = Quiet.of(server)
     async with AsyncCRIClient(server.endpoint) as client:
-        await cycles(server, client, WARM)
+        await cycles(server, client, scaled(WARM))
         before = server.resident()
         count = max(60, scaled(scaled(2000)))
         await cycles(server, client, count)
