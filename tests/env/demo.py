@@ -52,10 +52,14 @@ def _images(api: EngineApi) -> dict[str, set[str]]:
 def _put_back(api: EngineApi, before: dict[str, set[str]]) -> None:
     """Give names back to the images that had them, and take away what is new: the example's, and crishim's own."""
     after = _images(api)
+    had = {name for names in before.values() for name in names}
     for image, names in before.items():
         for name in names - after.get(image, set()):
             repository, _, tag = name.rpartition(":")
             api.call("POST", f"/images/{image}/tag", {"repo": repository, "tag": tag})
+        # The user had the same image by another name; without one it would go with this.
+        for name in after.get(image, set()) - had if names else ():
+            api.call("DELETE", f"/images/{name}", {"noprune": "true"})
     for image in after.keys() - before.keys():
         with contextlib.suppress(EngineApiError):  # somebody uses it by now
             api.call("DELETE", f"/images/{image}", {"force": "true"})

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
+
+import pytest
 
 from tests.env import demo, images
 from tests.env.engine import TestEngine
+from tests.env.http_api import EngineApiError
 
 
 def listed(engine: TestEngine) -> list[tuple[str, list[str]]]:
@@ -34,3 +38,22 @@ def test_names_go_back_and_new_images_go(
     finally:
         images.busybox().load(engine.api, images.BUSYBOX_REF)
         engine.api.call("DELETE", f"/images/{users}")
+
+
+def test_a_name_that_an_image_got_goes(
+    engine: TestEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nothing_left: None
+) -> None:
+    """The user has the demo's very image, by another name."""
+    images.busybox().load(engine.api, "user.test/own:1")
+    with contextlib.suppress(EngineApiError):  # from another test of this session
+        engine.api.call("DELETE", f"/images/{images.BUSYBOX_REF}")
+    before = listed(engine)
+    example = tmp_path / "example.py"
+    example.touch()
+    monkeypatch.setattr(demo, "EXAMPLE", example)
+    try:
+        assert demo.run_example(engine.socket, []) == 0
+        assert listed(engine) == before
+    finally:
+        images.busybox().load(engine.api, images.BUSYBOX_REF)
+        engine.api.call("DELETE", "/images/user.test/own:1")
