@@ -36,8 +36,10 @@ def test_privileged(node: Node) -> None:
             security_context=pb.LinuxContainerSecurityContext(privileged=True),
         )
         status = process(node, container)
-        roots = node.guest.run("grep CapBnd /proc/1/status").split()[1]
-        assert (status["CapEff"], status["CapBnd"]) == (roots, roots)
+        roots = int(node.guest.run("grep CapBnd /proc/1/status").split()[1], 16)
+        # Docker 20.10 does not know the three newest
+        assert int(status["CapEff"], 16) in (roots, roots & (1 << 38) - 1)
+        assert status["CapBnd"] == status["CapEff"]
         assert (status["Seccomp"], status["NoNewPrivs"]) == ("0", "0")
         inside = f"/proc/{node.pid(container)}"
         assert node.guest.read(f"{inside}/attr/current") == "unconfined"
