@@ -9,6 +9,7 @@ The engine need not be there: the server serves, says so in Status, and connects
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import shutil
@@ -86,6 +87,7 @@ async def _serve(settings: Settings, socket: ServerSocket, sinks: list[Timeline]
             told = _describe(settings, node)
             logger.info("READY in %.2f s: %s", time.monotonic() - began, told)
             notifier.ready(told)
+            _settle()
             await stop.first.wait()
         finally:
             notifier.stopping()
@@ -94,6 +96,12 @@ async def _serve(settings: Settings, socket: ServerSocket, sinks: list[Timeline]
     finally:
         await node.close(CLOSE_LIMIT)
     logger.info("stopped")
+
+
+def _settle() -> None:
+    """What was loaded stays for good: without this, each full collection walks it, in the middle of somebody's call."""
+    gc.collect()
+    gc.freeze()
 
 
 def make_node(settings: Settings) -> Node:

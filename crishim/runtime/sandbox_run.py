@@ -135,12 +135,18 @@ async def _furnish(
     rt: Runtime, sandbox_id: str, planned: Attached | None, live: EngineContainer, resolv_conf: str
 ) -> Attached | None:
     """Give the pod its network and its resolv.conf, side by side; both have ended when this returns or raises."""
+    pinned = asyncio.Event()
 
     async def write() -> None:
+        # Behind the pin, while the engine is asked about it: this wait costs nothing then.
+        await pinned.wait()
         with step("resolv.conf"):
             await rt.namespaces.write_resolv_conf(live.resolv_conf_path, resolv_conf)
 
     async def connect() -> Attached | None:
+        if planned is not None:
+            await _pin(rt, sandbox_id, live)
+        pinned.set()
         return None if planned is None else await _attach(rt, sandbox_id, planned, live)
 
     try:
@@ -153,10 +159,13 @@ async def _furnish(
     return connecting.result()
 
 
-async def _attach(rt: Runtime, sandbox_id: str, planned: Attached, live: EngineContainer) -> Attached:
-    """Pin the namespace of the sandbox's process, make it ready, attach it to the network."""
+async def _pin(rt: Runtime, sandbox_id: str, live: EngineContainer) -> None:
     with step("pin"):
         await rt.namespaces.pin(sandbox_id, live.pid)
+
+
+async def _attach(rt: Runtime, sandbox_id: str, planned: Attached, live: EngineContainer) -> Attached:
+    """Make the pinned namespace ready and attach it to the network."""
     # A pid can be a stranger's by now: the pin counts if the same process still runs after it.
     await _inspect_running(rt, sandbox_id, was=live)
     with step("prepare namespace"):
