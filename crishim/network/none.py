@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from crishim.errors import UnsupportedField
 from crishim.network.api import Attached, NetworkStatus, PodAttachment, PodNetwork
 
 
@@ -16,6 +17,13 @@ class NoNetwork(PodNetwork):
         return NetworkStatus(ready=True)
 
     def plan(self, pod: PodAttachment) -> Attached:
+        """Raises UnsupportedField for a host port, which has no pod address to lead to."""
+        for index, mapping in enumerate(pod.port_mappings):
+            if mapping.host_port:
+                raise UnsupportedField(
+                    f"host port {mapping.host_port} needs a pod network, and --network none gives none",
+                    field=f"config.port_mappings[{index}].host_port",
+                )
         return Attached(backend=self.name, interface="")
 
     async def attach(self, pod: PodAttachment, planned: Attached) -> Attached:

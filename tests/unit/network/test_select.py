@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from crishim.errors import InvalidArgument, NetworkFailed, NetworkNotReady, Unimplemented
+from crishim.errors import InvalidArgument, NetworkFailed, NetworkNotReady, Unimplemented, UnsupportedField
+from crishim.model import PortMapping
 from crishim.network.api import Attached, NetworkStatus, PodAttachment
 from crishim.network.memory import NetworkMemory
 from crishim.network.select import make_network
@@ -56,6 +58,15 @@ async def test_none(conf):
     network.set_pod_cidr("10.0.0.0/24")
     await network.gc({"s1": planned})
     await network.close()
+
+
+def test_none_refuses_host_ports(conf):
+    network = make(conf, "none")
+    harmless = PortMapping(container_port=80)
+    network.plan(replace(POD, port_mappings=(harmless,)))
+    with pytest.raises(UnsupportedField, match="host port 8080 needs a pod network") as caught:
+        network.plan(replace(POD, port_mappings=(harmless, PortMapping(container_port=80, host_port=8080))))
+    assert caught.value.field == "config.port_mappings[1].host_port"
 
 
 def test_an_empty_folder_is_not_ready_with_the_reason(conf):
