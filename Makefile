@@ -11,7 +11,7 @@ demo: ## run a pod with two containers on a real Docker Engine (as root)
 test: ## run all tests on an engine of their own, within 15 minutes (as root)
 	@tests/env/run.sh test
 
-soak: ## run all tests with the full counts of rounds, kills and cancels (as root)
+soak: ## run all tests with their full counts, and critest in several ways, on all engines: hours (as root)
 	@tests/env/run.sh soak
 
 matrix: ## judge by crictl and critest on several generations of Docker Engine (as root)

@@ -21,13 +21,17 @@ fi
 in_world() { run "$python" -m tests.env.world -- "$@"; }
 
 case $target in
-    test | soak)
+    test)
         need_root
         bootstrap packages engine venv
         [ "${CI:-}" != true ] || bootstrap foreign
         "$python" -m tests.conformance.tools crictl || true # the tests that want it say that it is missing
-        [ "$target" = test ] || export CRISHIM_SOAK=1
         in_world "$python" -m pytest "${@:2}"
+        ;;
+    soak)
+        need_root
+        bootstrap packages engine matrix venv foreign
+        run "$python" -m tests.conformance.soak "${@:2}"
         ;;
     matrix)
         need_root

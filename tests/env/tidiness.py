@@ -45,7 +45,7 @@ def take(world: Path, engine: TestEngine | None = None) -> Snapshot:
     """Look now.  ``engine``: its containers and volumes are looked at, too."""
     return Snapshot(
         processes=Counter(_processes()),
-        mounts=Counter(f"{point} ({fstype})" for point, fstype, *_ in linux.mounts()),
+        mounts=Counter(_mounts()),
         links=Counter(os.listdir("/sys/class/net")),
         cgroups=Counter(_cgroups()),
         sysv_segments=Counter(_sysv()),
@@ -76,6 +76,11 @@ def _processes() -> list[str]:
     return found
 
 
+def _mounts() -> list[str]:
+    """Mounts, without an engine's pin of the namespace that it runs in: made for the first pod in it, and kept."""
+    return [f"{point} ({fstype})" for point, fstype, *_ in linux.mounts() if not point.endswith(_ENGINES_NAMESPACE)]
+
+
 def _cgroups() -> list[str]:
     """Cgroups of all hierarchies, without those that the world and engines keep for their whole life."""
     return [str(cgroup) for cgroup in cgroups.below_mounts() if cgroup.name not in {"init", "docker"}]
@@ -91,6 +96,9 @@ def _sysv() -> list[str]:
 
 _ENGINES_OWN = ("/run/containerd", "/run/docker", "/run/xtables.lock")
 """What engines keep in /run however they are told to keep it elsewhere; containers' parts show as processes."""
+
+
+_ENGINES_NAMESPACE = "/exec/netns/default"
 
 
 def _files(world: Path) -> list[str]:
