@@ -22,6 +22,8 @@ class Figure:
     samples: int
     must: float = 0.0
     note: str = ""
+    section: str = ""
+    """The part of the table that it stands in."""
 
 
 def summarize(name: str, samples: Sequence[float], unit: str = "ms", must: float = 0.0, note: str = "") -> Figure:
