@@ -54,8 +54,14 @@ case $target in
         ;;
     bench)
         need_root
-        bootstrap packages engine venv
+        bootstrap packages engine matrix venv
+        "$python" -m tests.conformance.tools critest || true # the report says that its figures are missing
         in_world "$python" -m tests.bench "${@:2}"
+        ;;
+    bench-compare)
+        [ $# = 3 ] || { echo "crishim: make bench-compare A.json B.json" >&2; exit 2; }
+        bootstrap venv
+        run "$python" -m tests.bench --compare "${@:2}"
         ;;
     lint)
         bootstrap venv
