@@ -189,6 +189,13 @@ def test_the_machines_images_are_named(engine: TestEngine, monkeypatch: pytest.M
     assert lines == [f"images: {made} left.test/behind:1"]
 
 
+def test_rules_that_cannot_be_listed_do_not_pass_for_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "nft").write_text("#!/bin/sh\necho no such kernel >&2; exit 1\n")
+    (tmp_path / "nft").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    assert "-nft cannot list: no such kernel" in firewall.rules()
+
+
 def test_rules_are_flat() -> None:
     text = (
         "table ip filter {\n\tchain INPUT {\n\t\ttype filter hook input priority filter; policy accept;\n"
