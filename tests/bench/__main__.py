@@ -60,7 +60,7 @@ def measure(
         start = [memory.idle(served), figures.summarize("start to ready", [served.startup * 1000], must=1000)]
         own = verbs.measure(served, str(engine.socket), images.BUSYBOX_REF, rounds)
         calls = reads.measure_status(served, images.BUSYBOX_REF)
-        spent = cpu.measure(served, engine.pid, images.BUSYBOX_REF, max(1, rounds // 3))
+        spent = cpu.measure(served, engine, images.BUSYBOX_REF, max(1, rounds // 3))
     with serve(folder / "b", engine.url, *none) as served:
         start.append(memory.growth(served, images.BUSYBOX_REF, pods))
     with serve(folder / "c", "simulated:", *none) as served:

@@ -6,6 +6,7 @@ Rule: cgroup-v1/cpuacct.rst (cpuacct.usage, nanoseconds) and cgroup-v2.rst (cpu.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections import defaultdict
 from collections.abc import Iterator
@@ -14,8 +15,9 @@ from pathlib import Path
 from crishim.cri.v1 import runtime_pb2 as cri
 from tests.bench.figures import Figure, summarize
 from tests.bench.serve import Served
-from tests.bench.verbs import MUST, container, pod
+from tests.bench.verbs import MUST, container, pod, raw_life
 from tests.env import cgroups, linux, processes
+from tests.env.engine import TestEngine
 
 WARM = 5
 """Pods before the first that counts."""
@@ -51,9 +53,7 @@ def account(name: str, pid: int) -> Iterator[Account]:
     root = _hierarchy()
     cgroup = root / f"bench-{name}"
     cgroup.mkdir()
-    before = [line.split(":")[-1] for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines()]
     back = root / cgroups.LEAF if (root / cgroups.LEAF).exists() else root
-    assert before, f"no process {pid}"
     try:
         made = Account(cgroup)
         made.add(pid)
@@ -77,19 +77,24 @@ def _hierarchy() -> Path:
     raise RuntimeError("no cgroup hierarchy counts processor time")
 
 
-def measure(served: Served, engine_pid: int, image: str, rounds: int) -> list[Figure]:
-    """Processor time of a pod's life with one container, verb by verb and in all.
+def measure(served: Served, engine: TestEngine, image: str, rounds: int) -> list[Figure]:
+    """Processor time of a pod's life with one container, verb by verb and in all; beside it, of the same life by the
+    engine's calls alone.
 
     What both do after they have answered counts for the verb after it, and for the whole.
     """
-    with account("crishim", served.pid) as ours, account("engine", engine_pid) as theirs:
+    raw = []
+    with account("crishim", served.pid) as ours, account("engine", engine.pid) as theirs:
         used: dict[str, list[tuple[float, float]]] = defaultdict(list)
         for number in range(WARM + rounds):
             began = (ours.used(), theirs.used())
             for verb, mine, others in _life(served, image, number, ours, theirs):
                 used[verb].append((mine, others))
             used[_WHOLE].append((ours.used() - began[0], theirs.used() - began[1]))
-    figures = []
+            before = theirs.used()
+            asyncio.run(raw_life(str(engine.socket), image, number))
+            raw.append(theirs.used() - before)
+    figures = [summarize(f"{_WHOLE} without crishim: CPU of the engine", raw[WARM:])]
     for verb in (*MUST, _WHOLE):
         for index, who in enumerate(("crishim", "the engine")):
             figures.append(summarize(f"{verb}: CPU of {who}", [pair[index] for pair in used[verb][WARM:]]))

@@ -60,30 +60,34 @@ def schedule(containers: list[str], seconds: float) -> Iterator[tuple[float, str
 
 
 def measure(served: Served, engine_pid: int, image: str, seconds: float) -> list[Figure]:
-    """Processor time by the minute, of crishim and of the engine."""
+    """Processor time by the minute, of crishim and of the engine.
+
+    A window goes by first that does not count: both are still at work on what was started.
+    """
+    window = seconds / WINDOWS
     containers = [_run(served, image, number) for number in range(PODS)]
     with account("crishim", served.pid) as ours, account("engine", engine_pid) as theirs:
         called: Counter[str] = Counter()
         refused: set[str] = set()
         readings = [(0.0, ours.used(), theirs.used())]
         began = time.monotonic()
-        for at, name, made in schedule(containers, seconds):
-            while (due := seconds / WINDOWS * len(readings)) <= at:
+        for at, name, made in schedule(containers, seconds + window):
+            while (due := window * len(readings)) <= at:
                 _sleep_until(began + due)
                 readings.append((time.monotonic() - began, ours.used(), theirs.used()))
             _sleep_until(began + at)
             called[name] += 1
             if not _call(served, name, made):
                 refused.add(name)
-        _sleep_until(began + seconds)
+        _sleep_until(began + seconds + window)
         readings.append((time.monotonic() - began, ours.used(), theirs.used()))
-    note = f"{PODS} pods, {sum(called.values())} calls in {seconds:g} s"
+    note = f"{PODS} pods, {sum(called.values()) * 60 / (seconds + window):.0f} calls a minute"
     note += f"; not served yet: {', '.join(sorted(refused))}" if refused else ""
     figures = []
     for index, who in ((1, "crishim"), (2, "the engine")):
         samples = [
             (after[index] - before[index]) * 60 / (after[0] - before[0])
-            for before, after in itertools.pairwise(readings)
+            for before, after in itertools.pairwise(readings[1:])
         ]
         figures.append(summarize(f"an idle minute: CPU of {who}", samples, note=note))
     for sandbox in served.client.ListPodSandbox(cri.ListPodSandboxRequest()).items:
