@@ -24,7 +24,7 @@ PATIENCE = 5.0
 """Seconds that what is ending may take."""
 ENGINE = Path("/var/run/docker.sock")
 """The machine's engine.  It is asked only while its pid file is there: asking would start one that waits for it."""
-OURS = ("crishim", "critest", "cri-test", "docker", "containerd", "runc", "pytest-of-")
+OURS = ("crishim-", "cri-test", "docker-", "containerd", "runc-", "pytest-of-")
 """How names begin that tests, engines and judges give to temporary files."""
 PLACES = ("/", "/opt", "/opt/cni/bin", "/srv", "/usr/local", "/usr/local/bin", "/usr/lib/cni", "~")
 """Folders in which nothing new may be; a world has its own /etc, /var/lib, /run and /dev/shm."""
