@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import platform
 import statistics
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+
+from tests.conformance import results
 
 
 @dataclass(frozen=True)
@@ -36,12 +37,11 @@ def summarize(name: str, samples: Sequence[float], unit: str = "ms", must: float
 def machine(engine_version: str) -> dict[str, object]:
     """What the figures depend on."""
     versions = {name: metadata.version(name) for name in ("grpcio", "aiodocker", "aiohttp", "protobuf", "pydantic")}
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     return {
         "kernel": platform.release(),
         "processors": len(Path("/proc/cpuinfo").read_text().split("processor\t")) - 1,
         "python": platform.python_version(),
         "engine": engine_version,
         "packages": versions,
-        "commit": commit.stdout.strip(),
+        "commit": results.commit(),
     }

@@ -82,11 +82,13 @@ def load_all(folder: Path | None = None) -> list[Result]:
 
 
 def commit() -> str:
-    """The checkout's commit, ``+`` behind it when files differ from it; ``unknown`` outside of a repository."""
+    """The checkout's commit, ``+`` behind it when files outside docs differ from it; ``unknown`` where there is none."""
     try:
         git = ["git", "-c", f"safe.directory={ROOT}", "-C", str(ROOT)]
         head = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True)
-        status = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=True)
+        status = subprocess.run(
+            [*git, "status", "--porcelain", "--", ".", ":!docs"], capture_output=True, text=True, check=True
+        )
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return head.stdout.strip() + ("+" if status.stdout.strip() else "")

@@ -1,7 +1,7 @@
 """``make soak``: the project's tests with their full counts, and critest's rounds, on all engines of the matrix.
 
 ``python -m tests.conformance.soak [--engine KEY ...] [--part counts|critest] [-- PYTEST-ARGUMENT ...]``, as root,
-outside a test world.  Takes hours; each part takes its result into ``docs/soak.md`` and ``docs/soak.json`` as it ends.
+outside a test world.  Takes hours; at its end it takes the results into ``docs/soak.md`` and ``docs/soak.json``.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def main(arguments: Sequence[str]) -> int:
             if engine.key in (chosen.engine or keys) and part in (chosen.part or PARTS):
                 print(f"== engine {engine.key}: {part}", flush=True)
                 outcomes.append(run(engine, part, chosen.pytest))
-                soak_page.main()
+    soak_page.main()
     total = sum((outcome.counts for outcome in outcomes), Counter())
     print("\n".join(["", *map(str, outcomes), *filter(None, [not_run])]))
     print(", ".join(f"{total[kind]} {kind}" for kind in KINDS))
