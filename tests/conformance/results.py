@@ -82,7 +82,7 @@ def load_all(folder: Path | None = None) -> list[Result]:
 
 
 def commit() -> str:
-    """The checkout's commit, ``+`` behind it when files outside docs differ from it; ``unknown`` where there is none."""
+    """The checkout's commit, ``+`` behind it when files outside docs differ; ``unknown`` where there is none."""
     try:
         git = ["git", "-c", f"safe.directory={ROOT}", "-C", str(ROOT)]
         head = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True)
