@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -29,6 +30,7 @@ def main() -> int:
         return compare(*chosen.compare)
     if world.folder() is None:
         parser.error("it makes cgroups and networks: only in a test world (make bench)")
+    load = os.getloadavg()[0]
     # A short path, for the sockets in it.
     with tempfile.TemporaryDirectory() as name, TestEngine(Path(name) / "engine") as engine:
         images.busybox().load(engine.api, images.BUSYBOX_REF)
@@ -41,7 +43,7 @@ def main() -> int:
         except CritestError as error:
             skipped.append(f"critest's benchmark: failed ({error})")
             failed = True
-    machine = figures.machine(version)
+    machine = figures.machine(version, load)
     report.write(machine, measured, skipped)
     print(report.make_table(machine, measured, skipped))
     missed = [f.name for f in measured if f.must and f.median > f.must]

@@ -34,13 +34,14 @@ def summarize(name: str, samples: Sequence[float], unit: str = "ms", must: float
     return Figure(name, round(statistics.median(ordered), 3), round(p90, 3), unit, len(ordered), must, note)
 
 
-def machine(engine_version: str) -> dict[str, object]:
-    """What the figures depend on."""
+def machine(engine_version: str, load: float) -> dict[str, object]:
+    """What the figures depend on.  ``load``: the machine's average of a minute before the run, of what else it had."""
     versions = {name: metadata.version(name) for name in ("grpcio", "aiodocker", "aiohttp", "protobuf", "pydantic")}
     return {
         "kernel": platform.release(),
         "processors": len(Path("/proc/cpuinfo").read_text().split("processor\t")) - 1,
         "python": platform.python_version(),
+        "load": round(load, 1),
         "engine": engine_version,
         "packages": versions,
         "commit": results.commit(),

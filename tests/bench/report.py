@@ -44,8 +44,9 @@ def make_table(machine: Mapping[str, object], figures: Iterable[Figure], skipped
     packages = machine["packages"]
     assert isinstance(packages, dict)
     lines = [
-        f"Linux {machine['kernel']}, {machine['processors']} processors, Python {machine['python']}, engine "
-        f"{machine['engine']}, {', '.join(f'{k} {v}' for k, v in packages.items())}, commit {machine['commit']}.",
+        f"Linux {machine['kernel']}, {machine['processors']} processors, load {machine['load']} before the run, Python "
+        f"{machine['python']}, engine {machine['engine']}, {', '.join(f'{k} {v}' for k, v in packages.items())}, commit "
+        f"{machine['commit']}.",
     ]
     sections: dict[str, list[Figure]] = {}
     for figure in figures:
@@ -91,7 +92,9 @@ def load(file: Path) -> dict[str, Any]:
 
 def _origin(file: Path, result: Mapping[str, Any]) -> str:
     machine = result["machine"]
-    facts = ", ".join(f"{key} {machine[key]}" for key in ("commit", "engine", "python", "kernel") if key in machine)
+    facts = ", ".join(
+        f"{key} {machine[key]}" for key in ("commit", "engine", "python", "kernel", "load") if key in machine
+    )
     return f"{file} ({facts})"
 
 

@@ -19,6 +19,7 @@ from tests.env.cache import ROOT
 MACHINE = {
     "kernel": "6.1",
     "processors": 2,
+    "load": 0.4,
     "python": "3.11.2",
     "engine": "20.10.24",
     "packages": {"grpcio": "1.78"},
@@ -54,7 +55,7 @@ def test_ratios(two: tuple[str, str]) -> None:
         [sys.executable, "-m", "tests.bench", "--compare", *two], cwd=ROOT, capture_output=True, text=True, check=True
     )
     lines = done.stdout.splitlines()
-    assert lines[0] == f"A: {two[0]} (commit abc1234, engine 20.10.24, python 3.11.2, kernel 6.1)"
+    assert lines[0] == f"A: {two[0]} (commit abc1234, engine 20.10.24, python 3.11.2, kernel 6.1, load 0.4)"
     assert [line.split() for line in lines[2:]] == [
         ["A", "B", "B/A", "p90", "B/A"],
         ["call", "2", "1", "0.50", "2.00", "ms"],
