@@ -45,8 +45,8 @@ def make_table(machine: Mapping[str, object], figures: Iterable[Figure], skipped
     assert isinstance(packages, dict)
     lines = [
         f"Linux {machine['kernel']}, {machine['processors']} processors, load {machine['load']} before the run, Python "
-        f"{machine['python']}, engine {machine['engine']}, {', '.join(f'{k} {v}' for k, v in packages.items())}, commit "
-        f"{machine['commit']}.",
+        f"{machine['python']}, engine {machine['engine']}, {', '.join(f'{k} {v}' for k, v in packages.items())}, "
+        f"commit {machine['commit']}.",
     ]
     sections: dict[str, list[Figure]] = {}
     for figure in figures:
