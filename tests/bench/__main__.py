@@ -3,48 +3,88 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 from pathlib import Path
 
 from crishim.cri.v1 import runtime_pb2 as cri
-from tests.bench import figures, memory, reads, report, verbs
+from tests.bench import cpu, figures, idle, judge, memory, reads, report, verbs
+from tests.bench.report import in_section
 from tests.bench.serve import serve
-from tests.env import images
+from tests.conformance.critest import CritestError
+from tests.conformance.tools import ToolsMissingError
+from tests.env import images, world
 from tests.env.engine import TestEngine
 
 
 def main() -> int:
-    """Measure everything and write the report; exit status 1 if a demanded figure was missed."""
+    """Measure everything and write the report; exit status 1 if a demanded figure was missed or critest failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench")
     parser.add_argument("--rounds", type=int, default=105, help="pods run through crishim and the raw engine")
     parser.add_argument("--pods", type=int, default=200, help="pods run while memory is watched")
+    parser.add_argument("--idle", type=float, default=60.0, help="seconds for which idle pods are watched")
     parser.add_argument("--compare", nargs=2, type=Path, metavar=("A", "B"), help="print ratios of two results")
     chosen = parser.parse_args()
     if chosen.compare:
-        print(report.compare(*chosen.compare))
-        return 0
-    measured: list[figures.Figure] = []
+        return compare(*chosen.compare)
+    if world.folder() is None:
+        parser.error("it makes cgroups and networks: only in a test world (make bench)")
+    load = os.getloadavg()[0]
+    # A short path, for the sockets in it.
     with tempfile.TemporaryDirectory() as name, TestEngine(Path(name) / "engine") as engine:
-        folder = Path(name)
         images.busybox().load(engine.api, images.BUSYBOX_REF)
-        none = ("--network", "none")
-        with serve(folder / "a", engine.url, *none) as served:
-            version = served.client.Version(cri.VersionRequest()).runtime_version
-            measured.append(memory.idle(served))
-            measured.append(figures.summarize("start to ready", [served.startup * 1000], must=1000))
-            measured += verbs.measure(served, str(engine.socket), images.BUSYBOX_REF, chosen.rounds)
-            measured += reads.measure_status(served, images.BUSYBOX_REF)
-        with serve(folder / "b", engine.url, *none) as served:
-            measured.append(memory.growth(served, images.BUSYBOX_REF, chosen.pods))
-        with serve(folder / "c", "simulated:", *none) as served:
-            measured += reads.measure_lists(served, "busybox", (10, 100, 500, 1000))
-    machine = figures.machine(version)
-    report.write(machine, measured)
-    print(report.make_table(machine, measured))
+        version, measured = measure(engine, Path(name), chosen.rounds, chosen.pods, chosen.idle)
+        skipped, failed = [], False
+        try:
+            measured += in_section("critest's benchmark", judge.measure(engine, Path(name) / "judge"))
+        except ToolsMissingError as error:
+            skipped.append(f"critest's benchmark: not run ({error})")
+        except CritestError as error:
+            skipped.append(f"critest's benchmark: failed ({error})")
+            failed = True
+    machine = figures.machine(version, load)
+    report.write(machine, measured, skipped)
+    print(report.make_table(machine, measured, skipped))
     missed = [f.name for f in measured if f.must and f.median > f.must]
     print("missed: " + ", ".join(missed) if missed else "all demands are met")
-    return 1 if missed else 0
+    return 1 if missed or failed else 0
+
+
+def measure(
+    engine: TestEngine, folder: Path, rounds: int, pods: int, idle_seconds: float
+) -> tuple[str, list[figures.Figure]]:
+    """All figures but critest's; with the engine's version as crishim tells it."""
+    none = ("--network", "none")
+    measured: list[figures.Figure] = []
+    with serve(folder / "a", engine.url, *none) as served:
+        version = served.client.Version(cri.VersionRequest()).runtime_version
+        start = [memory.idle(served), figures.summarize("start to ready", [served.startup * 1000], must=1000)]
+        own = verbs.measure(served, str(engine.socket), images.BUSYBOX_REF, rounds)
+        calls = reads.measure_status(served, images.BUSYBOX_REF)
+        spent = cpu.measure(served, engine, images.BUSYBOX_REF, max(1, rounds // 3))
+    with serve(folder / "b", engine.url, *none) as served:
+        start.append(memory.growth(served, images.BUSYBOX_REF, pods))
+    with serve(folder / "c", "simulated:", *none) as served:
+        lists = reads.measure_lists(served, "busybox", (10, 100, 500, 1000))
+    with serve(folder / "d", engine.url, *none) as served:
+        spent += idle.measure(served, engine.pid, images.BUSYBOX_REF, idle_seconds)
+    measured += in_section("Memory and start", start)
+    measured += in_section("Own share of each verb", own)
+    measured += in_section("Calls that only read", calls)
+    measured += in_section("Lists by number of containers, simulated engine", lists)
+    measured += in_section("Processor time", spent)
+    return version, measured
+
+
+def compare(a: Path, b: Path) -> int:
+    """Print the ratios of two files of results; 2 when one is none."""
+    try:
+        print(report.compare(a, b))
+    except (OSError, ValueError) as error:
+        print(f"bench-compare: {error}", file=sys.stderr)
+        return 2
+    return 0
 
 
 if __name__ == "__main__":

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import platform
 import statistics
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+
+from tests.conformance import results
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,8 @@ class Figure:
     samples: int
     must: float = 0.0
     note: str = ""
+    section: str = ""
+    """The part of the table that it stands in."""
 
 
 def summarize(name: str, samples: Sequence[float], unit: str = "ms", must: float = 0.0, note: str = "") -> Figure:
@@ -31,15 +34,15 @@ def summarize(name: str, samples: Sequence[float], unit: str = "ms", must: float
     return Figure(name, round(statistics.median(ordered), 3), round(p90, 3), unit, len(ordered), must, note)
 
 
-def machine(engine_version: str) -> dict[str, object]:
-    """What the figures depend on."""
+def machine(engine_version: str, load: float) -> dict[str, object]:
+    """What the figures depend on.  ``load``: the machine's average of a minute before the run, of what else it had."""
     versions = {name: metadata.version(name) for name in ("grpcio", "aiodocker", "aiohttp", "protobuf", "pydantic")}
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     return {
         "kernel": platform.release(),
         "processors": len(Path("/proc/cpuinfo").read_text().split("processor\t")) - 1,
         "python": platform.python_version(),
+        "load": round(load, 1),
         "engine": engine_version,
         "packages": versions,
-        "commit": commit.stdout.strip(),
+        "commit": results.commit(),
     }

@@ -14,7 +14,8 @@ _ROUNDS = 300
 
 
 def measure_status(served: Served, image: str) -> list[Figure]:
-    """Status calls and ListImages with one pod on a real engine."""
+    """Status calls and ListImages with one pod on a real engine; before them Version, which needs nothing but a call:
+    what any unary call costs on this machine in this run."""
     client = served.client
     config = pod(900_000)
     sandbox = client.RunPodSandbox(cri.RunPodSandboxRequest(config=config)).pod_sandbox_id
@@ -25,6 +26,7 @@ def measure_status(served: Served, image: str) -> list[Figure]:
     pod_request = cri.PodSandboxStatusRequest(pod_sandbox_id=sandbox)
     image_request = cri.ImageStatusRequest(image=cri.ImageSpec(image=image))
     figures = [
+        _timed("Version", lambda: client.Version(cri.VersionRequest()), 0.0),
         _timed("PodSandboxStatus", lambda: client.PodSandboxStatus(pod_request), 1.0),
         _timed("ContainerStatus", lambda: client.ContainerStatus(cri.ContainerStatusRequest(container_id=made)), 0.7),
         _timed("ImageStatus", lambda: client.ImageStatus(image_request), 0.5),

@@ -86,6 +86,16 @@ async def _both(served: Served, socket: str, image: str, rounds: int) -> dict[st
     return times
 
 
+async def raw_life(socket: str, image: str, number: int) -> None:
+    """One pod's life by the engine's calls alone, without crishim."""
+    engine = DockerEngine(f"unix://{socket}")
+    await engine.connect()
+    try:
+        await _theirs(engine, image, number, defaultdict(list))
+    finally:
+        await engine.close()
+
+
 def live_through(served: Served, image: str, number: int) -> None:
     client, config = served.client, pod(number)
     sandbox = client.RunPodSandbox(cri.RunPodSandboxRequest(config=config)).pod_sandbox_id

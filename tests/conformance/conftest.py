@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shutil
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,18 +11,20 @@ import pytest
 
 from tests.conformance import cache, critest, results, server, tools, verdict, world
 from tests.conformance.verdict import Judged
-from tests.env.cache import ROOT
 from tests.env.engine import TestEngine
 
 JUDGE = "test_critest.py"
+ROUNDS = "test_rounds.py"
 SEED = int(os.environ.get("CRISHIM_CRITEST_SEED") or critest.fresh_seed())
 _not_run = pytest.StashKey[str]()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """critest takes minutes: it runs when it is named (``pytest tests/conformance``, ``make matrix``)."""
-    if collection_path.name == JUDGE and not any("conformance" in str(name) for name in config.invocation_params.args):
-        return True
+    """critest takes minutes: it runs when it is named (``pytest tests/conformance``, ``make matrix``; the rounds of
+    ``make soak`` by their file's name)."""
+    for file, word in ((JUDGE, "conformance"), (ROUNDS, ROUNDS)):
+        if collection_path.name == file and not any(word in str(name) for name in config.invocation_params.args):
+            return True
     return None
 
 
@@ -71,40 +70,30 @@ def crictl_program(pytestconfig: pytest.Config) -> Path:
 
 
 @pytest.fixture(scope="session")
-def judged(pytestconfig: pytest.Config, engine: TestEngine, world_folder: Path) -> Judged:
+def critest_program(pytestconfig: pytest.Config) -> Path:
+    """critest, built."""
+    return _built(pytestconfig, tools.critest_path)
+
+
+@pytest.fixture(scope="session")
+def base_seed() -> int:
+    """The seed that the report's head names."""
+    return SEED
+
+
+@pytest.fixture(scope="session")
+def judged(critest_program: Path, engine: TestEngine, world_folder: Path) -> Judged:
     """critest's run against crishim on the shared engine, in a world in which nothing else happens meanwhile."""
-    _built(pytestconfig, tools.critest_path)
     place = world_folder / "tmp" / "judged"
     identity = results.identify(engine.api)
     began = time.monotonic()
-    logs = contextlib.ExitStack()
-    logs.callback(_keep_logs, place, cache.folder("results", identity.key))
     with (
-        logs,
-        world.registries(place / "world"),
+        results.keep_logs(place, cache.folder("results", identity.key)),
+        world.registries(place / "world", engine.api),
         world.no_segments_left(),
         server.serve(engine.url, place / "crishim") as endpoint,
     ):
         specs = critest.run(endpoint, SEED, place / "critest")
     seconds = round(time.monotonic() - began, 1)
-    results.save(results.Result(identity, tools.version(), _commit(), SEED, seconds, specs))
+    results.save(results.Result(identity, tools.version(), results.commit(), SEED, seconds, specs))
     return Judged(identity, {spec.name: spec for spec in specs}, verdict.load())
-
-
-def _keep_logs(place: Path, target: Path) -> None:
-    """Copy what crishim and critest wrote to where it outlives the world, in place of the former run's."""
-    shutil.rmtree(target, ignore_errors=True)
-    target.mkdir(parents=True)
-    for log in place.glob("*/*.log"):
-        shutil.copy(log, target)
-
-
-def _commit() -> str:
-    """The checkout's commit, ``+`` behind it when files differ from it; ``unknown`` outside of a repository."""
-    try:
-        git = ["git", "-c", f"safe.directory={ROOT}", "-C", str(ROOT)]
-        head = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True)
-        status = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-    return head.stdout.strip() + ("+" if status.stdout.strip() else "")

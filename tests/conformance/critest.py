@@ -11,7 +11,7 @@ import random
 import re
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,12 @@ VALIDATION_SPECS = 137
 BENCHMARK_SPECS = 5
 LIMIT = 1500
 """Seconds for a pass; critest then ends the spec under way as failed, and the rest as skipped."""
+SERIAL = "Serial"
 _ADDRESS = re.compile(r"<[^<>]* \| 0x[0-9a-f]+>: ")
 """How gomega names a value: by a type and an address that no two runs share."""
-_COUNTS = "containersNumber: 3\npodsNumber: 3\nimagesNumber: 2\n"
-"""The benchmarks' counts; without them they skip."""
+_COUNTS = "containersNumber: 3\npodsNumber: 3\nimagesNumber: 2\npodContainerStartBenchmarkTimeoutSeconds: 60\n"
+"""The benchmarks' counts; without them they skip.  One of them asserts a speed, five seconds for a pod, which a busy
+machine does not keep: a minute."""
 
 
 class CritestError(Exception):
@@ -52,18 +54,33 @@ def fresh_seed() -> int:
 
 def spec_names() -> list[str]:
     """All specs of the critest that is built, in no order.  Raises ToolsMissingError, CritestError."""
+    return sorted(spec.name for spec in _specs(_dry_run()))
+
+
+def serial_names() -> list[str]:
+    """The specs that critest itself marks as not to be run beside others.  Raises as ``spec_names`` does.
+
+    Rule: ginkgo's decorator ``Serial``, which its reports show as a label.
+    """
+    return sorted(_spec(node).name for node in _nodes(_dry_run()) if SERIAL in _labels(node))
+
+
+def _dry_run() -> Any:
+    """The report of a critest that runs nothing."""
     with tempfile.TemporaryDirectory() as place:
         report = Path(place, "report.json")
         command = [str(critest_path()), "--ginkgo.dry-run", f"--ginkgo.json-report={report}"]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=place)
         try:
-            return sorted(spec.name for spec in _specs(json.loads(report.read_text())))
+            found = json.loads(report.read_text())
+            _specs(found)
         except (OSError, ValueError, KeyError):
             raise CritestError(f"critest names no specs: {(done.stdout + done.stderr)[-500:]}") from None
+        return found
 
 
-def run(endpoint: str, seed: int, place: Path, flags: Sequence[str] = ()) -> list[Spec]:
-    """Judge the server at ``endpoint`` (``unix://``) by all specs.
+def run(endpoint: str, seed: int, place: Path, flags: Sequence[str] = (), without: Collection[str] = ()) -> list[Spec]:
+    """Judge the server at ``endpoint`` (``unix://``) by all specs but those in ``without``.
 
     ``place``: a folder for reports (``*.json``) and critest's words (``*.log``).  ``flags``: more flags for critest.
     Raises ToolsMissingError, CritestError.
@@ -71,9 +88,27 @@ def run(endpoint: str, seed: int, place: Path, flags: Sequence[str] = ()) -> lis
     place.mkdir(parents=True, exist_ok=True)
     counts = place / "counts.yaml"
     counts.write_text(_COUNTS)
-    validated = _pass(endpoint, seed, place / "validation", flags)
-    extra = ["-benchmark", f"-benchmarking-params-file={counts}", *flags]
-    return [*validated, *_pass(endpoint, seed, place / "benchmark", extra)]
+    more = [*flags, *(f"--ginkgo.skip={re.escape(name)}$" for name in without)]
+    found = _pass(endpoint, seed, place / "validation", more)
+    found += _pass(endpoint, seed, place / "benchmark", ["-benchmark", f"-benchmarking-params-file={counts}", *more])
+    return [spec for spec in found if spec.name not in without]
+
+
+def measure(endpoint: str, place: Path, params: str) -> Mapping[str, Any]:
+    """Run the benchmark specs for their figures: each file that critest wrote, by its stem.
+
+    ``params``: text of the file for ``-benchmarking-params-file``.  Raises ToolsMissingError, CritestError, also when a
+    spec did not pass: its figures would be those of something else.
+    """
+    figures = place / "figures"
+    figures.mkdir(parents=True, exist_ok=True)
+    file = place / "params.yaml"
+    file.write_text(params)
+    extra = ["-benchmark", f"-benchmarking-params-file={file}", f"-benchmarking-output-dir={figures}"]
+    for spec in _pass(endpoint, fresh_seed(), place / "benchmark", extra):
+        if spec.state != "passed":
+            raise CritestError(f"{spec.name} {spec.state}: {spec.message}")
+    return {written.stem: json.loads(written.read_text()) for written in sorted(figures.glob("*.json"))}
 
 
 def _pass(endpoint: str, seed: int, stem: Path, flags: Sequence[str]) -> list[Spec]:
@@ -108,7 +143,16 @@ def read_report(report: Any, *, benchmark: bool) -> list[Spec]:
 
 
 def _specs(report: Any) -> list[Spec]:
-    return [_spec(node) for suite in report for node in suite["SpecReports"] or () if node["LeafNodeType"] == "It"]
+    return [_spec(node) for node in _nodes(report)]
+
+
+def _nodes(report: Any) -> list[Mapping[str, Any]]:
+    return [node for suite in report for node in suite["SpecReports"] or () if node["LeafNodeType"] == "It"]
+
+
+def _labels(node: Mapping[str, Any]) -> set[str]:
+    around = node.get("ContainerHierarchyLabels") or ()
+    return {*(node.get("LeafNodeLabels") or ()), *(label for labels in around for label in labels or ())}
 
 
 def _spec(node: Mapping[str, Any]) -> Spec:

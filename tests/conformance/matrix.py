@@ -14,7 +14,7 @@ import sys
 import time
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -51,23 +51,33 @@ class Outcome:
 
 def judge(engine: MatrixEngine, arguments: Sequence[str] = ()) -> Outcome:
     """Run an engine's session.  ``arguments``: more of them for pytest."""
-    outcome = Outcome(engine.key)
+    return session(engine, engine.key, [*JUDGES, *arguments], LIMIT)
+
+
+def session(
+    engine: MatrixEngine, name: str, arguments: Sequence[str], limit: float, more: Mapping[str, str] | None = None
+) -> Outcome:
+    """Run pytest with ``arguments`` on an engine, for ``limit`` seconds at most, with ``more`` in its environment.
+
+    ``name``: of the outcome, and of its JUnit report in the results folder.
+    """
+    outcome = Outcome(name)
     try:
         engines.make_ready(engine)
     except debian.DebianError as error:
         outcome.fault = f"not run: {error}"
         outcome.counts["failed"] += 1
         return outcome
-    report = cache.folder("results", f"{engine.key}.xml")
+    report = cache.folder("results", f"{name}.xml")
     report.parent.mkdir(parents=True, exist_ok=True)
     report.unlink(missing_ok=True)
-    environment = os.environ | ({"CRISHIM_TEST_ENGINE": str(engine.folder)} if engine.folder else {})
-    command = [sys.executable, "-m", "pytest", f"--junitxml={report}", *JUDGES, *arguments]
+    environment = os.environ | ({"CRISHIM_TEST_ENGINE": str(engine.folder)} if engine.folder else {}) | dict(more or {})
+    command = [sys.executable, "-m", "pytest", f"--junitxml={report}", *arguments]
     began = time.monotonic()
     try:
-        status = subprocess.run(command, cwd=ROOT, env=environment, check=False, timeout=LIMIT).returncode
+        status = subprocess.run(command, cwd=ROOT, env=environment, check=False, timeout=limit).returncode
     except subprocess.TimeoutExpired:
-        outcome.fault, status = f"ended after {LIMIT} s", 1
+        outcome.fault, status = f"ended after {limit:g} s", 1
     outcome.seconds = time.monotonic() - began
     outcome.counts = count(report) if report.exists() else Counter()
     if status != 0 and not outcome.counts["failed"]:

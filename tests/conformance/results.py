@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
-from collections.abc import Sequence
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.conformance import cache
 from tests.conformance.critest import Spec
+from tests.env.cache import ROOT
 from tests.env.http_api import EngineApi
 
 CONTAINERD_STORE = "io.containerd.snapshotter.v1"
@@ -75,3 +79,28 @@ def load_all(folder: Path | None = None) -> list[Result]:
     """The cache's results, by engine."""
     files = sorted((folder or cache.folder("results")).glob("*.json"))
     return [decode(json.loads(file.read_text())) for file in files]
+
+
+def commit() -> str:
+    """The checkout's commit, ``+`` behind it when files outside docs differ; ``unknown`` where there is none."""
+    try:
+        git = ["git", "-c", f"safe.directory={ROOT}", "-C", str(ROOT)]
+        head = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True)
+        status = subprocess.run(
+            [*git, "status", "--porcelain", "--", ".", ":!docs"], capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return head.stdout.strip() + ("+" if status.stdout.strip() else "")
+
+
+@contextlib.contextmanager
+def keep_logs(place: Path, target: Path) -> Iterator[None]:
+    """At the end copy what was logged below ``place`` to where it outlives the world, in place of the former run's."""
+    try:
+        yield
+    finally:
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir(parents=True)
+        for log in place.rglob("*.log"):
+            shutil.copy(log, target / "-".join(log.relative_to(place).parts))

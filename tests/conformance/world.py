@@ -9,27 +9,32 @@ from __future__ import annotations
 import contextlib
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.conformance import images
 from tests.env import linux, world
 from tests.env.cni import CniDirs, make_dirs
+from tests.env.http_api import EngineApi, EngineApiError
 from tests.env.registry import Certificate, Registry
 
 HTTPS = 443
 CERTIFICATES = Path("/etc/docker/certs.d")
 """Where engines look for a registry's authority, at each pull, by the registry's name."""
+FOUND_LIMIT = 20.0
+"""Seconds."""
 BRIDGE = "conformance0"
 SUBNET = "198.51.100.0/24"
 """Pods' addresses: TEST-NET-2 (RFC 5737), so that none can be a real host's."""
 
 
 @contextlib.contextmanager
-def registries(place: Path) -> Iterator[Registry]:
+def registries(place: Path, api: EngineApi) -> Iterator[Registry]:
     """Serve all of critest's images on 127.0.0.1:443 to engines in this test world, under their public names.
 
-    ``place``: an empty folder.  Raises RuntimeError outside a test world and when a program or package is missing.
+    ``place``: an empty folder; ``api``: of the engine that will pull.  Raises RuntimeError outside a test world, when a
+    program or package is missing, and when the engine does not find the registries.
     """
     if world.folder() is None:
         raise RuntimeError("registries change /etc: only in a test world (python -m tests.env.world)")
@@ -37,7 +42,22 @@ def registries(place: Path) -> Iterator[Registry]:
     with Registry(place / "registry", port=HTTPS, certificate=certificate) as registry, _named(certificate):
         for reference, image in images.all_images().items():
             registry.push(image, reference.partition("/")[2])
+        _wait_found(api)
         yield registry
+
+
+def _wait_found(api: EngineApi) -> None:
+    """Until the engine sees the names: Go reads /etc/hosts again only when it has not done so for five seconds."""
+    deadline = time.monotonic() + FOUND_LIMIT
+    while True:
+        try:
+            api.call("POST", "/images/create", {"fromImage": f"{images.NAMES[0]}/no-such-image", "tag": "none"})
+        except EngineApiError as error:
+            if " lookup " not in str(error):
+                return
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"the engine does not find the registries: {error}") from None
+        time.sleep(0.1)
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.env import linux
 
 LEAF = "init"
-_EVACUATED = "crishim-test-evacuated"
+EVACUATED = "crishim-test-evacuated"
 _ADDED = "controllers-added"
 _PLACES = "cgroups.json"
 
@@ -116,7 +116,7 @@ def _delegate(hierarchy: Hierarchy, notes: Path) -> None:
             if error.errno != errno.EBUSY:
                 continue  # cannot be handed on here (cpu, beside real-time processes): the engine says what it misses
             # Not the true root (we are in a container), and processes are in it: they wait in a leaf until remove().
-            _move(hierarchy.mount_point, hierarchy.mount_point / _EVACUATED)
+            _move(hierarchy.mount_point, hierarchy.mount_point / EVACUATED)
             control.write_text(f"+{controller}")
         with (notes / _ADDED).open("a") as added:
             added.write(f"{controller}\n")
@@ -204,6 +204,6 @@ def remove(hierarchy: Hierarchy, notes: Path) -> None:
     for controller in (notes / _ADDED).read_text().split() if (notes / _ADDED).exists() else ():
         with contextlib.suppress(OSError):  # somebody else's cgroup uses it by now
             (hierarchy.mount_point / "cgroup.subtree_control").write_text(f"-{controller}")
-    if (hierarchy.mount_point / _EVACUATED).exists():
-        _move(hierarchy.mount_point / _EVACUATED, hierarchy.mount_point)
-        remove_tree(hierarchy.mount_point / _EVACUATED)
+    if (hierarchy.mount_point / EVACUATED).exists():
+        _move(hierarchy.mount_point / EVACUATED, hierarchy.mount_point)
+        remove_tree(hierarchy.mount_point / EVACUATED)

@@ -21,13 +21,18 @@ fi
 in_world() { run "$python" -m tests.env.world -- "$@"; }
 
 case $target in
-    test | soak)
+    test)
         need_root
         bootstrap packages engine venv
         [ "${CI:-}" != true ] || bootstrap foreign
         "$python" -m tests.conformance.tools crictl || true # the tests that want it say that it is missing
-        [ "$target" = test ] || export CRISHIM_SOAK=1
         in_world "$python" -m pytest "${@:2}"
+        ;;
+    soak)
+        need_root
+        bootstrap packages engine matrix venv
+        [ "${CI:-}" != true ] || bootstrap foreign
+        run "$python" -m tests.conformance.soak "${@:2}"
         ;;
     matrix)
         need_root
@@ -50,8 +55,14 @@ case $target in
         ;;
     bench)
         need_root
-        bootstrap packages engine venv
+        bootstrap packages engine matrix venv
+        "$python" -m tests.conformance.tools critest || true # the report says that its figures are missing
         in_world "$python" -m tests.bench "${@:2}"
+        ;;
+    bench-compare)
+        [ $# = 3 ] || { echo "crishim: make bench-compare A.json B.json" >&2; exit 2; }
+        bootstrap venv
+        run "$python" -m tests.bench --compare "${@:2}"
         ;;
     lint)
         bootstrap venv

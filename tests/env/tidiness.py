@@ -6,13 +6,15 @@ their containers and volumes.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections import Counter
-from dataclasses import dataclass, fields
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from tests.env import cgroups, linux, processes
+from tests.env import cgroups, firewall, linux, processes
 from tests.env.engine import TestEngine
 
 PATIENCE = 10.0
@@ -25,30 +27,36 @@ class Snapshot:
 
     processes: Counter[str]
     mounts: Counter[str]
+    namespaces: Counter[str]
     links: Counter[str]
+    firewall_rules: Counter[str]
     cgroups: Counter[str]
     sysv_segments: Counter[str]
     files: Counter[str]
-    containers: Counter[str]
-    volumes: Counter[str]
+    containers: Counter[str] = field(default_factory=Counter)
+    volumes: Counter[str] = field(default_factory=Counter)
+    images: Counter[str] = field(default_factory=Counter)
 
     def left_since(self, before: Snapshot) -> list[str]:
         """One line for each thing that is here and was not before."""
         return [
-            f"{field.name.replace('_', ' ')}: {name}"
-            for field in fields(self)
-            for name in (getattr(self, field.name) - getattr(before, field.name)).elements()
+            f"{kind.name.replace('_', ' ')}: {name}"
+            for kind in fields(self)
+            for name in (getattr(self, kind.name) - getattr(before, kind.name)).elements()
         ]
 
 
 def take(world: Path, engine: TestEngine | None = None) -> Snapshot:
-    """Look now.  ``engine``: its containers and volumes are looked at, too."""
+    """Look now.  ``engine``: its containers and volumes are looked at, too; its images belong to the session, and are
+    gone with it."""
     return Snapshot(
         processes=Counter(_processes()),
-        mounts=Counter(f"{point} ({fstype})" for point, fstype, *_ in linux.mounts()),
-        links=Counter(os.listdir("/sys/class/net")),
+        mounts=Counter(_mounts()),
+        namespaces=Counter(namespaces(processes.pids())),
+        links=Counter(links()),
+        firewall_rules=Counter(rule for rule in firewall.rules() if _CNIS_OWN not in rule),
         cgroups=Counter(_cgroups()),
-        sysv_segments=Counter(_sysv()),
+        sysv_segments=Counter(sysv_segments()),
         files=Counter(_files(world)),
         containers=Counter(_containers(engine) if engine else ()),
         volumes=Counter(_volumes(engine) if engine else ()),
@@ -76,12 +84,32 @@ def _processes() -> list[str]:
     return found
 
 
+def namespaces(pids: Iterable[int]) -> set[str]:
+    """The namespaces that these processes are in, and those that a mount keeps, as the kernel names them."""
+    found = {root for _, fstype, root, _ in linux.mounts() if fstype == "nsfs"}
+    for pid in pids:
+        with contextlib.suppress(OSError):  # it ended
+            found |= {os.readlink(link) for link in Path(f"/proc/{pid}/ns").iterdir()}
+    return found
+
+
+def links() -> list[str]:
+    """Network links of this namespace."""
+    return os.listdir("/sys/class/net")
+
+
+def _mounts() -> list[str]:
+    """Mounts, without an engine's pin of the namespace that it runs in: made for the first pod in it, and kept."""
+    return [f"{point} ({fstype})" for point, fstype, *_ in linux.mounts() if not point.endswith(_ENGINES_NAMESPACE)]
+
+
 def _cgroups() -> list[str]:
     """Cgroups of all hierarchies, without those that the world and engines keep for their whole life."""
     return [str(cgroup) for cgroup in cgroups.below_mounts() if cgroup.name not in {"init", "docker"}]
 
 
-def _sysv() -> list[str]:
+def sysv_segments() -> list[str]:
+    """SysV shared memory, semaphores and queues of this namespace.  Rule: proc_sysvipc(5)."""
     found: list[str] = []
     for kind in ("shm", "sem", "msg"):
         lines = Path("/proc/sysvipc", kind).read_text().splitlines()[1:]
@@ -91,6 +119,11 @@ def _sysv() -> list[str]:
 
 _ENGINES_OWN = ("/run/containerd", "/run/docker", "/run/xtables.lock")
 """What engines keep in /run however they are told to keep it elsewhere; containers' parts show as processes."""
+
+
+_CNIS_OWN = "CNI-HOSTPORT-"
+"""How CNI's portmap names the chains that it makes for its first pod and keeps; each pod's has another name."""
+_ENGINES_NAMESPACE = "/exec/netns/default"
 
 
 def _files(world: Path) -> list[str]:

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from tests.env import cgroups, linux
+from tests.env import cgroups, linux, machine
 
 VARIABLE = "CRISHIM_TEST_WORLD"
 """Environment variable that holds the world's folder, inside a world."""
@@ -91,20 +91,32 @@ def sweep() -> None:
 def run(command: Sequence[str]) -> int:
     """Run a command in a new world and return its exit status (128 + n when signal n ended it).
 
-    Raises OSError where namespaces or cgroups cannot be made.
+    Then the machine is compared with what it was before (``machine``): what was left on it is named, and with CI=true
+    makes a status of 0 one of 1 (elsewhere it may be somebody else's).  Raises OSError where namespaces or cgroups
+    cannot be made.
     """
     sweep()
     with _new_folder() as path:
-        places = cgroups.hierarchies(path.name)
-        cgroups.save(places, path)
-        for place in places:
-            cgroups.create(place, path)
-        outer = os.getpid()
-        gate = os.fork()
-        if gate == 0:
-            _leave(lambda: _gate(outer, path, places, command))
-        _forward(gate)
-        return _status(_wait(gate))
+        mark = f"{VARIABLE}={path}"
+        before = machine.take(mark)
+        status = _run(path, command)
+    if lines := machine.left(before, mark):
+        print("left on the machine meanwhile:\n  " + "\n  ".join(lines), file=sys.stderr, flush=True)
+        return status or int(os.environ.get("CI") == "true")
+    return status
+
+
+def _run(path: Path, command: Sequence[str]) -> int:
+    places = cgroups.hierarchies(path.name)
+    cgroups.save(places, path)
+    for place in places:
+        cgroups.create(place, path)
+    outer = os.getpid()
+    gate = os.fork()
+    if gate == 0:
+        _leave(lambda: _gate(outer, path, places, command))
+    _forward(gate)
+    return _status(_wait(gate))
 
 
 def _leave(body: Callable[[], int]) -> NoReturn:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.env import front, images, tidiness
+from tests.env import front, images
 from tests.env.cni import CniDirs
 from tests.env.engine import ALTERNATIVE_RUNTIME, TestEngine
 from tests.env.http_api import EngineApiError
@@ -127,18 +127,6 @@ def test_an_engine_of_ones_own_can_be_killed_and_frozen(new_engine: Callable[...
         type(engine.api)(engine.socket, timeout=0.2).call("GET", "/_ping")
     engine.thaw()
     assert engine.api.call("GET", "/_ping") == b"OK"
-
-
-def test_what_is_left_is_named(world_folder: Path, tmp_path: Path) -> None:
-    before = tidiness.take(world_folder)
-    here = Path("/run/crishim-left"), Path("/etc/cni-left"), Path("/var/lib/cni-left")
-    for folder in here:
-        folder.mkdir()
-    lines = tidiness.left(before, world_folder, patience=0)
-    for folder in here:
-        folder.rmdir()
-    assert lines == [f"files: {folder}" for folder in here]
-    assert tidiness.left(before, world_folder) == []
 
 
 def test_the_machine_is_out_of_reach(world_folder: Path) -> None:
