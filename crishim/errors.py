@@ -189,6 +189,15 @@ class ImageInUse(CRIError):
     kind = Kind.FAILED_PRECONDITION
 
 
+class TooManyPending(CRIError):
+    """Too many exec, attach and port-forward URLs were given out that no client has used yet; nothing was started.
+
+    Caller: use the URLs, or wait: each one lapses after a minute.
+    """
+
+    kind = Kind.RESOURCE_EXHAUSTED
+
+
 # --- Failures that a kubelet knows by the beginning of their message -------------------------------------------------
 
 
