@@ -64,13 +64,13 @@ class UpgradeAnswer:
 
     def _read_head(self, head: bytes) -> None:
         first, *lines = head.decode("latin-1").split("\r\n")
-        version, status, *_ = first.split(" ")
-        if not version.startswith("HTTP/1."):
-            raise ValueError(f"no HTTP answer: {first!r}")
+        version, _, status = first.partition(" ")
+        if not version.startswith("HTTP/1.") or not status[:3].isdigit():
+            raise ValueError(f"no HTTP answer: {first[:100]!r}")
         for line in lines:
             name, _, value = line.partition(":")
             self._headers[name.strip().lower()] = value.strip().lower()
-        self.status = int(status)
+        self.status = int(status[:3])
 
     @property
     def message(self) -> str:

@@ -60,7 +60,7 @@ def test_a_connection_that_breaks_off_is_no_answer(data: bytes) -> None:
 
 @pytest.mark.parametrize("data", [b"SSH-2.0-OpenSSH\r\n\r\n", b"HTTP/1.1 abc\r\n\r\n", b"x" * 100_000])
 def test_what_is_no_answer(data: bytes) -> None:
-    with pytest.raises(ValueError, match=r"answer|int"):
+    with pytest.raises(ValueError, match="answer"):
         UpgradeAnswer().feed(data)
 
 
