@@ -176,37 +176,14 @@ class StreamingServer(SessionURLs):
     # --- one client ---------------------------------------------------------------------------------------------
 
     async def _serve(self, client: socket.socket) -> None:
-        connection: Connection | None = None
-        try:
-            async with asyncio.timeout(HEAD_SECONDS):
-                connection = await self._connect(client)
-                upgrade = await _read_head(connection)
-            job, session, protocol = self._admit(upgrade, connection)
-        except Refused as refused:
-            assert connection is not None
-            logger.info("streaming client refused: %d %s", refused.status, refused.reason)
-            connection.write(refusal(refused))
-            await connection.end(_GOODBYE)
-            return
-        except TimeoutError:
-            if connection is not None:
-                connection.write(refusal(Refused(408, "the request's head did not come in time")))
-                await connection.end(_GOODBYE)
-            return
-        except OSError as error:  # of which those of TLS are
-            logger.debug("streaming client went away before its request was read: %s", error)
-            return
-        finally:
-            if connection is None:
-                client.close()
-            elif asyncio.current_task() in self._strangers and not connection.lost.is_set():
-                connection.close()
         task = asyncio.current_task()
         assert task is not None
+        admitted = await self._meet(client)
+        if admitted is None:
+            return
+        connection, job, session = admitted
         self._strangers.pop(task, None)
         self._sessions.add(task)
-        connection.write(switching(upgrade, protocol))
-        connection.unread(upgrade.early)
         began = time.monotonic()
         try:
             outcome = await session
@@ -215,14 +192,45 @@ class StreamingServer(SessionURLs):
             raise
         logger.info("%s of %s ended after %.1f s: %s", job.verb, job.noun, time.monotonic() - began, outcome)
 
-    def _admit(self, upgrade: Upgrade, connection: Connection) -> tuple[Job, Session, str]:
-        """The job, its session and the protocol's name. Only then the token is used up. Raises Refused."""
+    async def _meet(self, client: socket.socket) -> tuple[Connection, Job, Session] | None:
+        """A stranger's request up to its answer; None: that was not what it wanted, and the connection is over."""
+        connection: Connection | None = None
+        try:
+            try:
+                async with asyncio.timeout(HEAD_SECONDS):
+                    connection = await self._connect(client)
+                    upgrade = await _read_head(connection)
+                return connection, *self._admit(upgrade, connection)
+            except TimeoutError:
+                if connection is None:
+                    return None
+                raise Refused(408, "the request's head did not come in time") from None
+        except Refused as refused:
+            assert connection is not None
+            logger.info("streaming client refused: %d %s", refused.status, refused.reason)
+            connection.write(refusal(refused))
+            await connection.end(_GOODBYE)
+        except OSError as error:  # of which those of TLS are
+            logger.debug("streaming client went away before its request was read: %s", error)
+        except BaseException:
+            if connection is not None:
+                connection.abort()
+            raise
+        finally:
+            if connection is None:
+                client.close()
+        return None
+
+    def _admit(self, upgrade: Upgrade, connection: Connection) -> tuple[Job, Session]:
+        """The job and its session, the upgrade answered. Only then the token is used up. Raises Refused."""
         job = self._tokens.look_up(upgrade.token)
         if job is None or job.verb != upgrade.verb:
             raise Refused(404, "there is no such session: its URL was used, has lapsed, or never was")
         protocol, session = job.open(upgrade, connection, self._work)
         self._tokens.use(upgrade.token)
-        return job, session, protocol
+        connection.write(switching(upgrade, protocol))
+        connection.unread(upgrade.early)
+        return job, session
 
     async def _connect(self, client: socket.socket) -> Connection:
         dead_after = self._settings.dead_after

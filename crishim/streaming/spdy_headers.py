@@ -111,7 +111,8 @@ def _stored(data: bytes) -> bytes:
     return b"\x00" + struct.pack("<HH", len(data), len(data) ^ 0xFFFF) + data
 
 
-FIRST_EMPTY = b"\x78\xf9" + zlib.adler32(DICTIONARY).to_bytes(4, "big") + _stored(b"\0\0\0\0")
-"""A block without headers, the first of its connection."""
-NEXT_EMPTY = _stored(b"\0\0\0\0")
-"""The same behind others."""
+NEXT_EMPTY = _stored(b"\0\0\0\0") + _stored(b"")
+"""A block without headers. The empty block of deflate behind it says, as Z_SYNC_FLUSH does, that all is there: Go's
+reader gives nothing out before it."""
+FIRST_EMPTY = b"\x78\xf9" + zlib.adler32(DICTIONARY).to_bytes(4, "big") + NEXT_EMPTY
+"""The same as the first block of its connection."""
