@@ -22,10 +22,10 @@ from crishim.streaming.errors import Refused
 from crishim.streaming.jobs import ForwardJob, Job, ProcessJob, Session
 from crishim.streaming.tls import RotatingTLS, TLSFiles
 from crishim.streaming.tokens import Tokens
-from crishim.streaming.upgrade import RequestReader, Upgrade, refusal, switching
 
 if TYPE_CHECKING:
     from crishim.model.streams import PreparedForward, PreparedProcess
+    from crishim.streaming.admission import Admission
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class StreamingServer(SessionURLs):
         if not self._host.is_loopback and self._tls is None and not settings.insecure:
             raise CannotListen(
                 f"{settings.address} can be reached from other machines: give a certificate and its key "
-                "(--streaming-cert, --streaming-key), or say --streaming-insecure true"
+                "(--streaming-certificate, --streaming-key), or say --streaming-insecure true"
             )
         self._tokens: Tokens[Job] = Tokens(time.monotonic)
         self._tasks = Background()
@@ -81,6 +81,7 @@ class StreamingServer(SessionURLs):
         self._strangers: dict[asyncio.Task[None], None] = {}
         self._sessions: set[asyncio.Task[None]] = set()
         self._connections: set[Connection] = set()
+        self._loading: asyncio.Task[type[Admission]] | None = None
         self._listener: socket.socket | None = None
 
     def __repr__(self) -> str:
@@ -111,10 +112,12 @@ class StreamingServer(SessionURLs):
         return self._issue(ProcessJob("attach", process, tells_exit_code=False))
 
     def port_forward(self, forward: PreparedForward) -> str:
-        return self._issue(ForwardJob("portforward", forward))
+        return self._issue(ForwardJob(forward))
 
     def _issue(self, job: Job) -> str:
-        return f"{self.url}/{job.verb}/{self._tokens.issue(job)}"
+        url = f"{self.url}/{job.verb}/{self._tokens.issue(job)}"
+        self._load()
+        return url
 
     # --- life ---------------------------------------------------------------------------------------------------
 
@@ -196,11 +199,17 @@ class StreamingServer(SessionURLs):
         """A stranger's request up to its answer; None: that was not what it wanted, and the connection is over."""
         connection: Connection | None = None
         try:
+            admission = await self._admission()
             try:
                 async with asyncio.timeout(HEAD_SECONDS):
                     connection = await self._connect(client)
-                    upgrade = await _read_head(connection)
-                return connection, *self._admit(upgrade, connection)
+                    upgrade = await admission.read_head(connection)
+                job = self._tokens.look_up(upgrade.token)
+                if job is None or job.verb != upgrade.verb:
+                    raise Refused(404, "there is no such session: its URL was used, has lapsed, or never was")
+                session = admission.accept(job, upgrade, connection, self._work)
+                self._tokens.use(upgrade.token)
+                return connection, job, session
             except TimeoutError:
                 if connection is None:
                     return None
@@ -208,8 +217,7 @@ class StreamingServer(SessionURLs):
         except Refused as refused:
             assert connection is not None
             logger.info("streaming client refused: %d %s", refused.status, refused.reason)
-            connection.write(refusal(refused))
-            await connection.end(_GOODBYE)
+            await admission.refuse(refused, connection, _GOODBYE)
         except OSError as error:  # of which those of TLS are
             logger.debug("streaming client went away before its request was read: %s", error)
         except BaseException:
@@ -221,16 +229,15 @@ class StreamingServer(SessionURLs):
                 client.close()
         return None
 
-    def _admit(self, upgrade: Upgrade, connection: Connection) -> tuple[Job, Session]:
-        """The job and its session, the upgrade answered. Only then the token is used up. Raises Refused."""
-        job = self._tokens.look_up(upgrade.token)
-        if job is None or job.verb != upgrade.verb:
-            raise Refused(404, "there is no such session: its URL was used, has lapsed, or never was")
-        protocol, session = job.open(upgrade, connection, self._work)
-        self._tokens.use(upgrade.token)
-        connection.write(switching(upgrade, protocol))
-        connection.unread(upgrade.early)
-        return job, session
+    async def _admission(self) -> type[Admission]:
+        self._load()
+        assert self._loading is not None
+        return await asyncio.shield(self._loading)
+
+    def _load(self) -> None:
+        """Beside the loop, and not before the first URL is given out: many servers never need it."""
+        if self._loading is None:
+            self._loading = self._work.start(asyncio.to_thread(_load_admission), name="loading protocols")
 
     async def _connect(self, client: socket.socket) -> Connection:
         dead_after = self._settings.dead_after
@@ -287,30 +294,7 @@ def _tls(settings: StreamingSettings) -> RotatingTLS | None:
         raise CannotListen(f"the TLS files for streaming cannot be used: {error}") from error
 
 
-async def _read_head(connection: Connection) -> Upgrade:
-    """Raises Refused, and ConnectionResetError when the client went away."""
-    reader = RequestReader()
-    head: asyncio.Future[Upgrade] = asyncio.get_running_loop().create_future()
+def _load_admission() -> type[Admission]:
+    from crishim.streaming.admission import Admission
 
-    def receive(data: bytes) -> None:
-        try:
-            upgrade = reader.feed(data)
-        except Refused as refused:
-            connection.receive_by(_ignore)
-            if not head.done():
-                head.set_exception(refused)
-            return
-        if upgrade is not None and not head.done():
-            connection.receive_by(None)
-            head.set_result(upgrade)
-
-    def lost() -> None:
-        if not head.done():
-            head.set_exception(ConnectionResetError("closed"))
-
-    connection.receive_by(receive, lost)
-    return await head
-
-
-def _ignore(data: bytes) -> None:
-    """Of a request that is refused nothing more is read."""
+    return Admission

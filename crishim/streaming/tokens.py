@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import secrets
+import base64
+import os
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -34,7 +35,7 @@ class Tokens(Generic[J]):
         """A new token of 192 random bits, as text for a URL. Raises TooManyPending."""
         if len(self) >= MOST_PENDING:
             raise TooManyPending(f"{MOST_PENDING} exec, attach and port-forward URLs wait for their clients already")
-        token = secrets.token_urlsafe(TOKEN_BYTES)
+        token = base64.urlsafe_b64encode(os.urandom(TOKEN_BYTES)).decode("ascii")
         self._pending[token] = self._clock() + LIFETIME, job
         return token
 
