@@ -167,15 +167,22 @@ class SimulatedEngine(Engine):
     ) -> SimulatedAttachment:
         """Connect to a container's streams. What is not read waits without bound."""
 
+        made: list[SimulatedAttachment] = []
+
         def connect() -> SimulatedAttachment:
             container = self._machine.find(container_id)
             need_running(container)
             end = (lambda: self._machine.end_input(container)) if ends_stdin and wanted.stdin else None
-            attachment = SimulatedAttachment(self._gate, container, wanted, end_input=end)
-            attachment.size = size
-            return attachment
+            made.append(SimulatedAttachment(self._gate, container, wanted, end_input=end))
+            made[0].size = size
+            return made[0]
 
-        return await self._gate.answer("attach", connect, container_id, wanted)
+        try:
+            return await self._gate.answer("attach", connect, container_id, wanted)
+        except BaseException:
+            for attachment in made:
+                await attachment.close()
+            raise
 
     async def list_images(self) -> Sequence[EngineImage]:
         """All images."""
