@@ -51,6 +51,7 @@ class RequestReader:
 
     def __init__(self) -> None:
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_LIMIT)
+        self._fed = 0
 
     def feed(self, data: bytes) -> Upgrade | None:
         """The request once it is complete; None: more is needed. Raises Refused."""
@@ -61,10 +62,12 @@ class RequestReader:
             # Its text can quote the request, and with it the token.
             reason = "the request's head is too long" if error.error_status_hint == 431 else "malformed request"
             raise Refused(error.error_status_hint, reason) from None
+        self._fed += len(data)
         if event is h11.NEED_DATA:
-            if len(self._http.trailing_data[0]) > HEAD_LIMIT:
-                raise Refused(431, "the request's head is too long")
             return None
+        # What is complete at once h11 takes at any length.
+        if self._fed - len(self._http.trailing_data[0]) > HEAD_LIMIT:
+            raise Refused(431, "the request's head is too long")
         if not isinstance(event, h11.Request):
             raise Refused(400, "a request was expected")
         return self._check(event)
