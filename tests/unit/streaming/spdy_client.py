@@ -45,9 +45,9 @@ class Client:
     def compress(self, plain: bytes) -> bytes:
         return self._deflate.compress(plain) + self._deflate.flush(zlib.Z_SYNC_FLUSH)
 
-    def syn(self, stream: int, *, fin: bool = False, **headers: str) -> bytes:
+    def syn(self, stream: int, headers: dict[str, str] | None = None, *, fin: bool = False) -> bytes:
         """SYN_STREAM."""
-        body = struct.pack(">IIBB", stream, 0, 0, 0) + self.compress(block(headers))
+        body = struct.pack(">IIBB", stream, 0, 0, 0) + self.compress(block(headers or {}))
         return control(1, body, int(fin))
 
 

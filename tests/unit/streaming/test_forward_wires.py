@@ -25,8 +25,8 @@ def plain(events: Sequence[ForwardEvent]) -> list[ForwardEvent]:
 def pair(client: Client, error: int, port: int = 80, request: str = "0") -> bytes:
     """A pair as client-go opens it: error stream, ended at once, then data."""
     headers = {"port": str(port), "requestid": request}
-    opened = client.syn(error, streamtype="error", **headers) + data(error, b"", fin=True)
-    return opened + client.syn(error + 2, streamtype="data", **headers)
+    opened = client.syn(error, {"streamtype": "error", **headers}) + data(error, b"", fin=True)
+    return opened + client.syn(error + 2, {"streamtype": "data", **headers})
 
 
 def test_spdy_pairs_side_by_side() -> None:
@@ -63,13 +63,13 @@ def test_spdy_a_pair_that_the_client_drops_has_its_error_stream_ended() -> None:
 def test_spdy_data_before_its_error_stream_waits_for_it() -> None:
     wire, client = SpdyForwardWire(), Client()
     headers = {"port": "80", "requestid": "x"}
-    assert wire.feed(client.syn(1, streamtype="data", **headers) + data(1, b"early", fin=True)) == []
-    assert plain(wire.feed(client.syn(3, streamtype="error", **headers))) == [
+    assert wire.feed(client.syn(1, {"streamtype": "data", **headers}) + data(1, b"early", fin=True)) == []
+    assert plain(wire.feed(client.syn(3, {"streamtype": "error", **headers}))) == [
         PairOpened(1, 80),
         PairData(1, b"early"),
         PairEnd(1),
     ]
-    wire.feed(client.syn(5, streamtype="data", port="80", requestid="y"))
+    wire.feed(client.syn(5, {"streamtype": "data", "port": "80", "requestid": "y"}))
     wire.take()
     feed_all(wire.feed, [data(5, b"x" * 60_000)] * 3)
     assert [(kind, stream) for kind, stream, _ in frames(wire.take())] == [("reset", 5)]
@@ -77,8 +77,8 @@ def test_spdy_data_before_its_error_stream_waits_for_it() -> None:
 
 def test_spdy_clients_of_before_request_ids() -> None:
     wire, client = SpdyForwardWire(), Client()
-    sent = client.syn(1, streamtype="error", port="80") + client.syn(3, streamtype="data", port="80")
-    sent += client.syn(5, streamtype="error", port="80") + client.syn(7, streamtype="data", port="80")
+    sent = client.syn(1, {"streamtype": "error", "port": "80"}) + client.syn(3, {"streamtype": "data", "port": "80"})
+    sent += client.syn(5, {"streamtype": "error", "port": "80"}) + client.syn(7, {"streamtype": "data", "port": "80"})
     assert wire.feed(sent) == [PairOpened(3, 80), PairOpened(7, 80)]
 
 
@@ -97,7 +97,7 @@ def test_spdy_clients_of_before_request_ids() -> None:
 )
 def test_spdy_streams_that_are_no_part_of_a_pair_are_refused(headers: dict[str, str]) -> None:
     wire = SpdyForwardWire()
-    assert wire.feed(Client().syn(1, **headers)) == []
+    assert wire.feed(Client().syn(1, headers)) == []
     assert [(kind, stream) for kind, stream, _ in frames(wire.take())] == [("reset", 1)]
 
 
@@ -105,9 +105,9 @@ def test_spdy_a_pair_has_two_streams_and_one_port() -> None:
     wire, client = SpdyForwardWire(), Client()
     wire.feed(pair(client, 1))
     wire.take()
-    wire.feed(client.syn(5, streamtype="data", port="80", requestid="0"))
-    wire.feed(client.syn(7, streamtype="data", port="80", requestid="9"))
-    wire.feed(client.syn(9, streamtype="error", port="81", requestid="9"))
+    wire.feed(client.syn(5, {"streamtype": "data", "port": "80", "requestid": "0"}))
+    wire.feed(client.syn(7, {"streamtype": "data", "port": "80", "requestid": "9"}))
+    wire.feed(client.syn(9, {"streamtype": "error", "port": "81", "requestid": "9"}))
     assert [(kind, n) for kind, n, _ in frames(wire.take())] == [("reset", 5), ("reply", 7), ("reset", 9)]
 
 

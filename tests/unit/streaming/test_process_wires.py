@@ -51,7 +51,7 @@ def opened(wanted: WantedStreams, protocol: Channels = V4) -> tuple[SpdyProcessW
     names = ["error", "stdin", "stdout", *(["resize"] if wanted.tty else ["stderr"])]
     for number, name in enumerate(names):
         ids[name] = 2 * number + 1
-        events = wire.feed(client.syn(ids[name], streamtype=name))
+        events = wire.feed(client.syn(ids[name], {"streamtype": name}))
         assert events == ([Ready()] if name == names[-1] else [])
         assert [kind for kind, _, _ in frames(wire.take())] == ["reply"]
     return wire, ids
@@ -85,12 +85,12 @@ def test_spdy_sizes_and_a_stdin_that_is_dropped() -> None:
 def test_spdy_streams_that_were_not_asked_for_or_are_there_already_are_refused() -> None:
     client = Client()
     wire = SpdyProcessWire(V4, WantedStreams(tty=False, stdin=False, stdout=True, stderr=False))
-    wire.feed(client.syn(1, streamtype="error"))
+    wire.feed(client.syn(1, {"streamtype": "error"}))
     for stream, kind in ((3, "stdin"), (5, "error"), (7, "nonsense"), (9, "resize")):
         wire.take()
-        assert wire.feed(client.syn(stream, streamtype=kind)) == []
+        assert wire.feed(client.syn(stream, {"streamtype": kind})) == []
         assert [(name, number) for name, number, _ in frames(wire.take())] == [("reset", stream)]
-    assert wire.feed(client.syn(11, streamtype="stdout")) == [Ready()]
+    assert wire.feed(client.syn(11, {"streamtype": "stdout"})) == [Ready()]
 
 
 def test_spdy_output_that_the_client_dropped_is_not_sent() -> None:
@@ -103,7 +103,7 @@ def test_spdy_output_that_the_client_dropped_is_not_sent() -> None:
 def test_spdy_before_version_4_tells_text_and_knows_no_sizes_before_3() -> None:
     wire, client = SpdyProcessWire(Channels("channel.k8s.io", 1), TTY), Client()
     for number, name in enumerate(("error", "stdin", "stdout")):
-        events = wire.feed(client.syn(2 * number + 1, streamtype=name))
+        events = wire.feed(client.syn(2 * number + 1, {"streamtype": name}))
     assert events == [Ready()]
     told = frames(wire.ended(Status(2)))
     assert ("data", 1, b"command terminated with non-zero exit code: 2") in told

@@ -40,13 +40,13 @@ def conversation() -> bytes:
     client = Client()
     return b"".join(
         [
-            client.syn(1, streamtype="error"),
-            client.syn(3, streamtype="stdin"),
+            client.syn(1, {"streamtype": "error"}),
+            client.syn(3, {"streamtype": "stdin"}),
             control(4, struct.pack(">III", 1, 4, 100)),  # SETTINGS
             data(3, b"hello " * 50),
             control(6, struct.pack(">I", 7)),  # PING
             data(3, b""),
-            client.syn(5, fin=True, streamtype="x"),
+            client.syn(5, {"streamtype": "x"}, fin=True),
             control(9, struct.pack(">II", 3, 65536)),  # WINDOW_UPDATE
             control(8, struct.pack(">I", 3) + client.compress(b"\0\0\0\0")),  # HEADERS
             data(3, b"world", fin=True),
