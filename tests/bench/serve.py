@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -55,8 +56,10 @@ def serve(folder: Path, engine: str, *more: str) -> Iterator[Served]:
         *("--state-dir", str(folder / "state"), "--run-dir", str(folder / "run")),
         *("--timeline", str(timeline), "--log-level", "warning", *more),
     ]
+    # Those of the tests would be settings that there are not.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("CRISHIM_")}
     began = time.monotonic()
-    with subprocess.Popen(command) as process:
+    with subprocess.Popen(command, env=environment) as process:
         try:
             # A channel that is opened too early waits a second before it tries again.
             while not (folder / "crishim.sock").exists():
