@@ -69,6 +69,7 @@ class DockerExec(EngineExec):
         self._stream: Hijacked | None = None
         self._terminal = Terminal(connection, f"exec/{exec_id}/resize", limits.kill)
         self._first_size: TerminalSize | None = None
+        self._sizing: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
@@ -81,6 +82,7 @@ class DockerExec(EngineExec):
             if has(self._facts, Feature.CONSOLE_SIZE):
                 body["ConsoleSize"] = [size.height, size.width]
             else:
+                # The engine takes it up when the process has started: earlier than if we waited for that to be told.
                 self._first_size = size
         ids = {"container": self.container_id}
         self._asked = True
@@ -88,14 +90,26 @@ class DockerExec(EngineExec):
             self._stream = await self._connection.hijack(
                 "exec", f"exec/{self.id}/start", body, tty=self._wanted.tty, **ids
             )
+        if self._first_size is not None:
+            self._sizing = self._connection.finish(self._give_first_size(), name=f"size of exec {self.id[:13]}")
         if not self._wanted.stdin:
             self._stream.write_eof()
+
+    async def _give_first_size(self) -> None:
+        assert self._first_size is not None, "called with one"
+        try:
+            await self._terminal.resize(self._first_size)
+            self._first_size = None
+        except CRIError as error:
+            log.debug("a terminal's first size will be set again: %s", error)
 
     async def up(self) -> None:
         stream = self._started()
         state = await self._until_known()
         if state is None or state.failed:
             raise ExecFailed(await self._words(), container=self.container_id)
+        if self._sizing is not None:
+            await asyncio.wait({self._sizing})
         if self._first_size is not None and not stream.ended:
             size, self._first_size = self._first_size, None
             await self.resize(size)
