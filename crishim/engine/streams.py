@@ -41,9 +41,10 @@ class EngineExec(ProcessStreams):
         """
 
     @abstractmethod
-    async def kill(self) -> None:
-        """Kill the process and those it has started, and nothing else of the container; one that has ended is no error.
+    async def kill(self) -> bool:
+        """Kill the process and those it has started, and nothing else of the container.
 
-        Waits for a start under way. May be called after `close`, and again after it was cancelled or has raised
+        False where there was nothing to kill: it has ended by itself (what it left running is not touched), or it never
+        ran. Waits for a start under way. May be called after `close`, and again after it was cancelled or has raised
         EngineUnavailable.
         """

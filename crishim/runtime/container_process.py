@@ -76,7 +76,8 @@ async def _end(process: EngineExec) -> None:
         async with asyncio.timeout(_KILL_LIMIT):
             while True:
                 try:
-                    return await process.kill()
+                    await process.kill()
+                    return
                 except (EngineUnavailable, EngineTimeout):
                     await asyncio.sleep(_KILL_AGAIN)
     except TimeoutError:

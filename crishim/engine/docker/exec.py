@@ -172,16 +172,18 @@ class DockerExec(EngineExec):
             shown = await self._connection.get(f"exec/{self.id}/json", versioned=True)
             return ExecState(bool(shown["Running"]), int(shown["Pid"] or 0), shown["ExitCode"])
 
-    async def kill(self) -> None:
+    async def kill(self) -> bool:
         if not self._asked:
-            return
+            return False
         try:
             state = await self._until_known()
         except EngineNotFound:
-            return  # the container is gone, and with it its processes
-        if state is not None and state.running and state.pid:
-            killed = await asyncio.to_thread(processes.kill_family, state.pid, self.container_id)
-            log.info("killed an exec's %d processes", killed, extra={"ids": {"container": self.container_id}})
+            return False  # the container is gone, and with it its processes
+        if state is None or not state.running or not state.pid:
+            return False
+        killed = await asyncio.to_thread(processes.kill_family, state.pid, self.container_id)
+        log.info("killed an exec's %d processes", killed, extra={"ids": {"container": self.container_id}})
+        return killed > 0
 
     # --- streams
 

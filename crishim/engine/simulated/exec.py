@@ -185,8 +185,13 @@ class SimulatedExec(SimulatedStreams, EngineExec):
             if self._name == "cat":
                 self._end(0)
 
-    async def kill(self) -> None:
-        await self._gate.answer("exec_kill", lambda: self._end(_KILLED))
+    async def kill(self) -> bool:
+        def end() -> bool:
+            running = self.running
+            self._end(_KILLED)
+            return running
+
+        return await self._gate.answer("exec_kill", end)
 
     async def close(self) -> None:
         self._items.clear()

@@ -125,11 +125,12 @@ def test_call_that_was_given_up_is_killed(server: CrishimServer) -> None:
     gone(word)
 
 
-def test_child_that_keeps_the_output_open(server: CrishimServer) -> None:
-    """It holds up no answer, and is not killed: the command has ended well."""
+@pytest.mark.parametrize("timeout", [0, 1, 2, 30])
+def test_child_that_keeps_the_output_open(server: CrishimServer, timeout: int) -> None:
+    """It holds up no answer, and is not killed: the command has ended well, and in time."""
     container, word = Pod(server).start(), seconds()
     began = time.monotonic()
-    answer = run(server, container, "sh", "-c", f"sleep {word} & echo started; exit 4")
+    answer = run(server, container, "sh", "-c", f"sleep {word} & echo started; exit 4", timeout=timeout)
     assert (answer.stdout, answer.exit_code) == (b"started\n", 4)
     assert time.monotonic() - began < 5
     assert strays(f"sleep {word}")
