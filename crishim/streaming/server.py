@@ -249,16 +249,13 @@ class StreamingServer(SessionURLs):
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _PROBES)
         context = None if self._tls is None else await self._tls.context()
         _, connection = await asyncio.get_running_loop().connect_accepted_socket(
-            self._new_connection,
+            lambda: Connection(self._connections.discard),
             client,
             ssl=context,
             ssl_handshake_timeout=HEAD_SECONDS if context else None,
         )
-        return connection
-
-    def _new_connection(self) -> Connection:
-        connection = Connection(self._connections.discard)
-        self._connections.add(connection)
+        if not connection.lost.is_set():
+            self._connections.add(connection)
         return connection
 
     async def _watch(self) -> None:
