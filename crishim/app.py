@@ -1,6 +1,6 @@
 """The composition root: the only module that names concrete backends, and the order in which all starts and ends.
 
-    socket held -> backends -> node (store, records, namespaces, network) -> gRPC -> engine -> READY
+    socket held -> backends -> node (store, records, namespaces, network) -> streaming -> gRPC -> engine -> READY
     SIGTERM     -> no new calls, those under way end within the limit, undoing ends, everything closes, socket gone
 
 The engine need not be there: the server serves, says so in Status, and connects when it can.
@@ -29,6 +29,7 @@ from crishim.rpc.unix_socket import ServerSocket
 from crishim.runtime.core import RuntimeSettings
 from crishim.runtime.node import Node
 from crishim.service.notify import Notifier
+from crishim.streaming.server import CannotListen, StreamingServer, StreamingSettings
 from crishim.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -72,12 +73,14 @@ async def _serve(settings: Settings, socket: ServerSocket, sinks: list[Timeline]
     notifier = Notifier(os.environ)
     stop = _StopRequests()
     node = make_node(settings)
+    streaming = make_streaming(settings)
     try:
         try:
             await node.start()
-        except (CRIError, OSError) as error:
+            await streaming.start()
+        except (CRIError, OSError, CannotListen) as error:
             raise StartFailed(f"cannot start: {error}") from error
-        server = Server(serve_from(node.runtime), sinks=sinks)
+        server = Server(serve_from(node.runtime, streaming), sinks=sinks)
         try:
             await server.start(socket)
         except (OSError, RuntimeError) as error:  # gRPC's word for a socket that it cannot bind
@@ -94,6 +97,7 @@ async def _serve(settings: Settings, socket: ServerSocket, sinks: list[Timeline]
             logger.info("stopping: calls under way have %g s", settings.drain_limit)
             await stop_serving(server, settings.drain_limit, stop.second)
     finally:
+        await streaming.stop()
         await node.close(CLOSE_LIMIT)
     logger.info("stopped")
 
@@ -123,6 +127,27 @@ def make_node(settings: Settings) -> Node:
         namespaces=namespaces,
         settings=runtime_settings(settings),
         image_settings=image_settings(settings),
+    )
+
+
+def make_streaming(settings: Settings) -> StreamingServer:
+    """The server of exec, attach and port-forward; it does not listen yet."""
+    try:
+        return StreamingServer(streaming_settings(settings))
+    except CannotListen as error:
+        raise StartFailed(str(error)) from error
+
+
+def streaming_settings(settings: Settings) -> StreamingSettings:
+    """The part that the streaming server reads."""
+    return StreamingSettings(
+        address=settings.streaming_address,
+        certificate=settings.streaming_certificate,
+        key=settings.streaming_key,
+        client_ca=settings.streaming_client_ca,
+        insecure=settings.streaming_insecure,
+        idle_limit=settings.streaming_idle_limit,
+        dead_after=settings.streaming_dead_after,
     )
 
 

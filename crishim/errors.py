@@ -180,6 +180,35 @@ class ContainerStartFailed(CRIError):
     kind = Kind.FAILED_PRECONDITION
 
 
+class ExecFailed(CRIError):
+    """The engine could not start the process in the container: no such executable or user, not executable.
+
+    The message is the engine's own. Nothing of the process ran, so it has neither output nor exit code.
+
+    Caller: correct the command; look into the image for what is there.
+    """
+
+    kind = Kind.FAILED_PRECONDITION
+
+
+class ExecTimeout(CRIError):
+    """The process did not end within ExecSync's `timeout`; it and the processes it had started were killed.
+
+    Caller: allow more time, or find out what the command waits for.
+    """
+
+    kind = Kind.DEADLINE_EXCEEDED
+
+
+class PortForwardFailed(CRIError):
+    """Nothing in the pod accepts connections on this port, on neither 127.0.0.1 nor ::1.
+
+    Caller: check that the application listens, on loopback or all addresses, and on that port.
+    """
+
+    kind = Kind.UNAVAILABLE
+
+
 class ImageInUse(CRIError):
     """The image is used by a container (stopped ones count) and was left whole, with all its names.
 
@@ -187,6 +216,15 @@ class ImageInUse(CRIError):
     """
 
     kind = Kind.FAILED_PRECONDITION
+
+
+class TooManyPending(CRIError):
+    """Too many exec, attach and port-forward URLs were given out that no client has used yet; nothing was started.
+
+    Caller: use the URLs, or wait: each one lapses after a minute.
+    """
+
+    kind = Kind.RESOURCE_EXHAUSTED
 
 
 # --- Failures that a kubelet knows by the beginning of their message -------------------------------------------------

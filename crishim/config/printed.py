@@ -20,6 +20,8 @@ def print_config(loaded: Loaded) -> str:
 
 def to_toml(value: object) -> str:
     """One value of a setting in TOML."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
     if isinstance(value, tuple):
         return f"[{', '.join(to_toml(item) for item in value)}]"
     if isinstance(value, str | Path):

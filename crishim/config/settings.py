@@ -78,8 +78,32 @@ class Settings(BaseModel):
     providers put them, then where distributions do."""
 
     streaming_address: StreamingAddress = "127.0.0.1:0"
-    """Address and port on which exec, attach and port-forward will be served; port 0 takes a free one. The default is
-    reachable from the node only, which is where the kubelet calls from."""
+    """Address and port on which exec, attach and port-forward are served; port 0 takes a free one. The default is
+    reachable from the node only, which is where the kubelet calls from. Any address that is not loopback needs
+    `streaming_certificate` and `streaming_key`, or `streaming_insecure`."""
+
+    streaming_certificate: AbsolutePath | None = None
+    """File with the certificate (PEM, with its chain) of exec, attach and port-forward, which are served by TLS then.
+    It is read anew when it changes. None by default: on loopback nobody listens in."""
+
+    streaming_key: AbsolutePath | None = None
+    """File with the key (PEM) of `streaming_certificate`; read anew likewise. None by default."""
+
+    streaming_client_ca: AbsolutePath | None = None
+    """File with the CAs (PEM) of which each client must show a certificate; read anew likewise. None, the default, lets
+    in every client that has an unused URL: a kubelet has no certificate to show."""
+
+    streaming_insecure: bool = False
+    """Whether exec, attach and port-forward may be served beyond loopback without TLS: who can listen in on the network
+    could then read and take over every session, so that the default is no."""
+
+    streaming_idle_limit: Seconds = 14400.0
+    """Seconds after which a session ends of which not a byte came from or went to the client; 0 is no limit. The
+    default is what kubelets' users are used to."""
+
+    streaming_dead_after: Seconds = 60.0
+    """Seconds after which a client whose machine does not answer any more is taken for dead; 0 leaves that to the
+    kernel, which takes hours. The default outlasts a switch that restarts."""
 
     sandbox_image: str = ""
     """Image of the sandbox containers. Empty, the default, is the one that is part of crishim and needs no registry."""

@@ -17,6 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
+from crishim.engine.streams import EngineExec
 from crishim.engine.values import (
     ContainerSpec,
     EngineContainer,
@@ -27,6 +28,7 @@ from crishim.engine.values import (
     PullProgress,
     RegistryAuth,
 )
+from crishim.model.streams import ProcessStreams, TerminalSize, WantedStreams
 
 
 class Engine(ABC):
@@ -85,6 +87,23 @@ class Engine(ABC):
     async def list_containers(self, labels: Mapping[str, str] | None = None, *, image: str = "") -> Sequence[str]:
         """Ids of all containers, running or not, that carry these labels (an empty value: the key alone counts) and
         were made from this image (id, or empty for any)."""
+
+    @abstractmethod
+    async def exec(self, container_id: str, command: Sequence[str], wanted: WantedStreams) -> EngineExec:
+        """Prepare a process in a running container, as the container's user, with its environment; nothing runs yet.
+
+        EngineNotFound; EngineConflict: it does not run, or is paused. ExecFailed: the engine refuses it at once.
+        """
+
+    @abstractmethod
+    async def attach(
+        self, container_id: str, wanted: WantedStreams, size: TerminalSize | None = None, *, ends_stdin: bool
+    ) -> ProcessStreams:
+        """Connect to the streams of a running container's first process; what it printed before is not repeated.
+
+        `wanted.tty` is as the container was created. `ends_stdin`: closing these streams' stdin closes the container's
+        for good (`stdin_once`); else it stays open for others. EngineNotFound; EngineConflict: it does not run.
+        """
 
     @abstractmethod
     async def list_images(self) -> Sequence[EngineImage]:

@@ -17,12 +17,14 @@ class Feature(enum.Enum):
 
     READONLY_RECURSION = "whether submounts of a read-only bind are read-only, too, can be said; before, they never are"
     IMAGE_MOUNTS = "mounts that show the files of an image"
+    CONSOLE_SIZE = "exec with the terminal's size given before the process starts"
     CDI_DEVICES = "devices by CDI name (vendor/class=name), where the engine has CDI switched on"
 
 
 FIRST_API: Mapping[Feature, tuple[int, int]] = {
     Feature.READONLY_RECURSION: (1, 44),
     Feature.IMAGE_MOUNTS: (1, 48),
+    Feature.CONSOLE_SIZE: (1, 42),
     Feature.CDI_DEVICES: (1, 44),
 }
 """The first version of the engine's API that has the feature."""
@@ -31,6 +33,8 @@ BELOW: Mapping[Feature, str] = {
     Feature.READONLY_RECURSION: "`Mount.recursive_read_only` is refused (RROUnsupported), and Status does "
     "not offer it. A mount that is only `readonly` behaves as CRI wants: its submounts stay as they are.",
     Feature.IMAGE_MOUNTS: "`Mount.image` is refused; so far on newer engines, too.",
+    Feature.CONSOLE_SIZE: "The client's first size is set as soon as the engine tells that the process "
+    "has started; what that prints in the milliseconds before may be laid out for another size.",
     Feature.CDI_DEVICES: "`ContainerConfig.CDI_devices` is refused (UnsupportedField).",
 }
 """What an engine without the feature makes crishim do, for docs/supported.md."""

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
-from crishim.errors import NetnsError
+from crishim.errors import NetnsError, PortForwardFailed
 from crishim.network import netns
 from crishim.network.addresses import read_addresses
+from crishim.network.dial import dial_loopback
 
 
 class NetworkNamespaces(ABC):
@@ -59,6 +61,13 @@ class NetworkNamespaces(ABC):
         """Switch IPv6 on where the engine switched it off, then apply the pod's own net.* settings."""
 
     @abstractmethod
+    async def connect(self, path: str, port: int) -> socket.socket:
+        """A connected, non-blocking TCP socket to 127.0.0.1:port, else [::1]:port, in the namespace at `path`.
+
+        `path`: what `path` says, or `/proc/PID/ns/net`. Raises PortForwardFailed with the reasons, or NetnsError.
+        """
+
+    @abstractmethod
     async def write_resolv_conf(self, path: str, text: str) -> None:
         """Rewrite the engine's resolv.conf of a sandbox in place: containers have that very file mounted."""
 
@@ -100,6 +109,9 @@ class KernelNamespaces(NetworkNamespaces):
     async def prepare(self, sandbox_id: str, sysctls: Mapping[str, str]) -> None:
         await netns.enable_ipv6(self.path(sandbox_id), sysctls)
 
+    async def connect(self, path: str, port: int) -> socket.socket:
+        return await dial_loopback(path, port)
+
     async def write_resolv_conf(self, path: str, text: str) -> None:
         await asyncio.to_thread(_rewrite, path, text)
 
@@ -123,6 +135,8 @@ class SimulatedNamespaces(NetworkNamespaces):
         self.resolv_conf: dict[str, str] = {}
         self.ips: dict[int, tuple[str, ...]] = {}
         """What `addresses` answers, by process."""
+        self.listeners: dict[tuple[str, int], int] = {}
+        """Namespace and port to the port of this machine's 127.0.0.1 that `connect` goes to instead."""
 
     async def start(self) -> None:
         return
@@ -158,6 +172,19 @@ class SimulatedNamespaces(NetworkNamespaces):
     async def prepare(self, sandbox_id: str, sysctls: Mapping[str, str]) -> None:
         await asyncio.sleep(0)
         self.sysctls[sandbox_id] = dict(sysctls)
+
+    async def connect(self, path: str, port: int) -> socket.socket:
+        await asyncio.sleep(0)
+        if (path, port) not in self.listeners:
+            raise PortForwardFailed(f"nothing accepts connections on port {port} of a simulated pod")
+        made = socket.socket()
+        try:
+            made.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(made, ("127.0.0.1", self.listeners[path, port]))
+        except BaseException:
+            made.close()
+            raise
+        return made
 
     async def write_resolv_conf(self, path: str, text: str) -> None:
         await asyncio.sleep(0)

@@ -22,6 +22,6 @@ def varint(value: int) -> bytes:
     return bytes(encoded)
 
 
-def field(number: int, body: bytes) -> bytes:
+def field(number: int, body: bytes | bytearray) -> bytes:
     """`body` as the length-delimited field `number` (a message, a string, or bytes)."""
     return varint(number << 3 | _LENGTH_DELIMITED) + varint(len(body)) + body

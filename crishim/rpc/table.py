@@ -11,7 +11,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from crishim.cri.v1 import runtime_pb2 as pb
-from crishim.rpc import containers, images, node, sandboxes
+from crishim.rpc import containers, images, node, sandboxes, streams
 from crishim.rpc.served import Served
 
 Answer = Message | bytes
@@ -36,7 +36,7 @@ TABLE: Mapping[str, tuple[str, Handler | None]] = {
     "ListPodSandbox": (RUNTIME, sandboxes.list_all),
     "StreamPodSandboxes": (RUNTIME, None),
     "UpdatePodSandboxResources": (RUNTIME, sandboxes.update_resources),
-    "PortForward": (RUNTIME, None),
+    "PortForward": (RUNTIME, streams.port_forward),
     # containers
     "CreateContainer": (RUNTIME, containers.create),
     "StartContainer": (RUNTIME, containers.start),
@@ -47,9 +47,9 @@ TABLE: Mapping[str, tuple[str, Handler | None]] = {
     "ContainerStatus": (RUNTIME, containers.status),
     "UpdateContainerResources": (RUNTIME, containers.update_resources),
     "ReopenContainerLog": (RUNTIME, None),
-    "ExecSync": (RUNTIME, None),
-    "Exec": (RUNTIME, None),
-    "Attach": (RUNTIME, None),
+    "ExecSync": (RUNTIME, streams.exec_sync),
+    "Exec": (RUNTIME, streams.exec_),
+    "Attach": (RUNTIME, streams.attach),
     # statistics, metrics, events
     "ContainerStats": (RUNTIME, None),
     "ListContainerStats": (RUNTIME, None),

@@ -1,4 +1,4 @@
-"""A pod from beginning to end: crishim is started, runs a pod with two containers, shows it, and takes it apart.
+"""A pod from beginning to end: crishim is started, runs a pod with two containers, works in it, and takes it apart.
 
     python examples/01-pod/demo.py [--engine unix:///var/run/docker.sock] [--image REFERENCE]
 
@@ -22,6 +22,7 @@ from pathlib import Path
 
 import grpc
 from client import Client
+from streams import talk
 
 from crishim.cri.v1 import runtime_pb2 as cri
 
@@ -117,6 +118,14 @@ def run(client: Client, image: str, logs: Path) -> None:
 
     say("The containers share the pod's network: what the client printed")
     show(wait_for_output(client, containers["client"]))
+
+    say("Processes beside it: one that is waited for, one that is talked to")
+    answer = client.ExecSync(container_id=containers["server"], cmd=["sh", "-c", "ls -l /tmp/www; exit 3"], timeout=10)
+    show(f"{answer.stdout.decode()}exit code {answer.exit_code}")
+    shout = ["sh", "-c", "tr a-z A-Z; exit 5"]
+    url = client.Exec(container_id=containers["server"], cmd=shout, stdin=True, stdout=True, stderr=True).url
+    output, code = talk(url, b"said through a websocket\n")
+    show(f"{output.decode()}exit code {code}")
 
     say("The lists")
     for item in client.ListPodSandbox().items:

@@ -57,7 +57,7 @@ def make_ready(names: Sequence[str] = TOOLS) -> None:
     with cache.alone(_folder()):
         missing = [name for name in names if not (_folder() / name).exists()]
         if missing:
-            _build(_go(), missing)
+            _build(go_command(), missing)
 
 
 def _folder() -> Path:
@@ -75,7 +75,7 @@ def _built(name: str) -> Path:
     return path
 
 
-def _go() -> list[str]:
+def go_command() -> list[str]:
     """The command that runs Go: from PATH, else the wheel's."""
     oldest = re.search(r"^go (\S+)", (HERE / "go.mod").read_text(), re.MULTILINE)
     assert oldest, "go.mod must say its version of Go"
@@ -106,7 +106,7 @@ def _build(go: Sequence[str], names: Sequence[str]) -> None:
             draft = work / name
             verb = ["test", "-c"] if name == "critest" else ["build"]
             flags = ["-trimpath", f"-ldflags=-s -w -X {MODULE}/pkg/version.Version={version()}", "-o", str(draft)]
-            _run([*go, *verb, *flags, f"{MODULE}/cmd/{name}"], work)
+            run_go([*go, *verb, *flags, f"{MODULE}/cmd/{name}"], work)
             draft.rename(place / name)
 
 
@@ -117,7 +117,7 @@ def _copy_sources(go: Sequence[str], work: Path) -> None:
     """
     for name in ("go.mod", "go.sum", "tools.go"):
         shutil.copy(HERE / name, work)
-    told = json.loads(_run([*go, "mod", "download", "-json", MODULE], work))
+    told = json.loads(run_go([*go, "mod", "download", "-json", MODULE], work))
     source = work / "cri-tools"
     shutil.copytree(told["Dir"], source)
     constants = source / CONSTANTS
@@ -126,10 +126,10 @@ def _copy_sources(go: Sequence[str], work: Path) -> None:
     if count != 1:
         raise ToolsMissingError(f"{CONSTANTS} of cri-tools {version()} has no digest where one is expected")
     constants.write_text(text)
-    _run([*go, "mod", "edit", f"-replace={MODULE}=./cri-tools"], work)
+    run_go([*go, "mod", "edit", f"-replace={MODULE}=./cri-tools"], work)
 
 
-def _run(command: Sequence[str], work: Path) -> str:
+def run_go(command: Sequence[str], work: Path) -> str:
     """Run Go in ``work`` and return its output.  Raises ToolsMissingError with the end of its words if it fails."""
     environment = os.environ | {
         "CGO_ENABLED": "0",

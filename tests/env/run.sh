@@ -26,6 +26,7 @@ case $target in
         bootstrap packages engine venv
         [ "${CI:-}" != true ] || bootstrap foreign
         "$python" -m tests.conformance.tools crictl || true # the tests that want it say that it is missing
+        "$python" -m tests.streaming_client.build || true # likewise
         in_world "$python" -m pytest "${@:2}"
         ;;
     soak)

@@ -11,6 +11,7 @@ from crishim import app
 from crishim.config import Settings
 from crishim.images.core import ImageSettings
 from crishim.runtime.core import RuntimeSettings
+from crishim.streaming.server import StreamingSettings
 
 
 class FakeServer:
@@ -66,9 +67,12 @@ def test_each_setting_of_the_verbs_and_images_reaches_them() -> None:
         "pull_stall_limit": 8.0,
         "pull_work_limit": 9.0,
     }
-    settings = Settings(**values)
+    values |= {"address": "127.0.0.1:5", "certificate": Path("/c"), "key": Path("/k"), "client_ca": Path("/a")}
+    values |= {"insecure": True, "idle_limit": 10.0, "dead_after": 11.0}
+    streamed = StreamingSettings.__dataclass_fields__
+    settings = Settings(**{f"streaming_{name}" if name in streamed else name: at for name, at in values.items()})
     runtime, images = app.runtime_settings(settings), app.image_settings(settings)
-    for part in (runtime, images):
+    for part in (runtime, images, app.streaming_settings(settings)):
         for name in type(part).__dataclass_fields__:
             assert getattr(part, name) == values.pop(name)
     assert values == {}

@@ -8,22 +8,26 @@ import json
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from urllib.parse import urlencode
 
 from aiodocker.containers import DockerContainer
 from aiodocker.exceptions import DockerError
 
 from crishim.engine.api import Engine
 from crishim.engine.docker import images
+from crishim.engine.docker.attach import DockerAttachment
 from crishim.engine.docker.connection import Connection
 from crishim.engine.docker.create import container_body, update_body
 from crishim.engine.docker.deadlines import Deadlines
 from crishim.engine.docker.errors import guard
 from crishim.engine.docker.events import query, read_events
+from crishim.engine.docker.exec import DockerExec
 from crishim.engine.docker.handshake import facts_from, negotiate, refuse_unsuitable
 from crishim.engine.docker.ndjson import JsonLines
 from crishim.engine.docker.parse import container_from
 from crishim.engine.docker.pull import auth_header, pull_failure, pull_query, read_progress
 from crishim.engine.docker.references import names_container, names_image
+from crishim.engine.docker.terminal import detach_keys
 from crishim.engine.values import (
     ContainerPhase,
     ContainerSpec,
@@ -41,9 +45,11 @@ from crishim.errors import (
     EngineNotFound,
     EngineTimeout,
     EngineUnavailable,
+    ExecFailed,
     InvalidArgument,
     Kind,
 )
+from crishim.model.streams import TerminalSize, WantedStreams
 
 _REMOVAL_LOOK = 5.0
 """Seconds after which a removal by someone else is looked at again: it may have failed without a word."""
@@ -177,6 +183,67 @@ class DockerEngine(Engine):
         if not names_container(id_or_name):
             raise EngineNotFound(f"no container can be called {id_or_name!r}", container=id_or_name)
         return docker.containers.container(id_or_name)
+
+    # --- Processes and streams --------------------------------------------------------------------------------------
+
+    async def exec(self, container_id: str, command: Sequence[str], wanted: WantedStreams) -> DockerExec:
+        container = self._container(container_id)
+        if self._facts is None:
+            raise EngineUnavailable("the engine has not been reached yet")
+        body = {
+            "Cmd": list(command),
+            "Tty": wanted.tty,
+            "AttachStdin": wanted.stdin,
+            "AttachStdout": wanted.stdout,
+            "AttachStderr": wanted.stderr,
+            "DetachKeys": detach_keys(),
+        }
+        ids = {"container": container_id}
+        try:
+            async with guard("create of an exec", self._limits.create, **ids):
+                exec_id = (await self._connection.post(f"containers/{container.id}/exec", body))["Id"]
+        except (EngineNotFound, EngineConflict):
+            raise
+        except EngineError as error:  # newer engines look for the user at once
+            raise ExecFailed(error.message, **ids) from error
+        return DockerExec(
+            self._connection, self._limits, self._facts, exec_id=exec_id, container_id=container_id, wanted=wanted
+        )
+
+    async def attach(
+        self, container_id: str, wanted: WantedStreams, size: TerminalSize | None = None, *, ends_stdin: bool
+    ) -> DockerAttachment:
+        container = self._container(container_id)
+        names = {name for name in ("stdin", "stdout", "stderr") if getattr(wanted, name)}
+        if not ends_stdin:
+            # Where stdin is not taken, the engine notices that we have left when the container next prints something.
+            names.add("stdin")
+        query = urlencode({"stream": "1", "detachKeys": detach_keys()} | dict.fromkeys(sorted(names), "1"))
+        ids = {"container": container_id}
+        async with guard("attach to a container", self._limits.start, **ids):
+            stream = await self._connection.hijack(
+                "attach", f"containers/{container.id}/attach?{query}", {}, tty=wanted.tty, **ids
+            )
+        attachment = DockerAttachment(
+            self._connection,
+            stream,
+            container_id=container_id,
+            wanted=wanted,
+            ends_stdin=ends_stdin,
+            limit=self._limits.kill,
+            wait=self.wait,
+            inspect=self.inspect,
+        )
+        try:
+            # The engine attaches to what does not run, too, and would wait for its start.
+            if (await self.inspect(container_id)).phase is not ContainerPhase.RUNNING:
+                raise EngineConflict(f"container {container_id[:13]} is not running", container=container_id)
+            if size is not None and wanted.tty:
+                await attachment.resize(size)
+        except BaseException:
+            await attachment.close()
+            raise
+        return attachment
 
     # --- Images -----------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import logging
 import socket
 import struct
 import weakref
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -20,6 +20,9 @@ import aiodocker
 import aiohttp
 from aiodocker.exceptions import DockerError
 
+from crishim.engine.docker.errors import refusal
+from crishim.engine.docker.hijack import Hijacked
+from crishim.engine.docker.upgrade import upgrade_request
 from crishim.errors import EngineUnavailable, EngineUnsuitable
 
 log = logging.getLogger(__name__)
@@ -49,6 +52,8 @@ class Connection:
         self._docker: aiodocker.Docker | None = None
         self._closed = False
         self._responses: weakref.WeakSet[aiohttp.ClientResponse] = weakref.WeakSet()
+        self._hijacked: weakref.WeakSet[Hijacked] = weakref.WeakSet()
+        self._finishing: set[asyncio.Task[None]] = set()
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "negotiated" if self._docker else "new"
@@ -95,10 +100,32 @@ class Connection:
             finally:
                 _break_off(response)
 
-    async def get(self, path: str) -> dict[str, Any]:
-        """The JSON object at a path without version; call it inside `errors.guard`."""
-        async with self.stream("GET", path, versioned=False) as response:
+    async def get(self, path: str, *, versioned: bool = False) -> dict[str, Any]:
+        """The JSON object at a path, without version unless said so; call it inside `errors.guard`."""
+        async with self.stream("GET", path, versioned=versioned) as response:
             return _object(await response.read())
+
+    async def hijack(self, what: str, path: str, body: Mapping[str, Any], *, tty: bool, **ids: str) -> Hijacked:
+        """Post a JSON object and take over the connection, whose streams come in frames unless there is a `tty`.
+
+        Cancelled, the connection is closed, but the request may have been read. Raises EngineUnavailable and the
+        refusals of `errors.refusal`; call it inside `errors.guard`. `what` is for messages.
+        """
+        prefix = f"/{self.docker.api_version}"
+        _, stream = await asyncio.wait_for(
+            asyncio.get_running_loop().create_unix_connection(lambda: Hijacked(what, tty=tty), self.path),
+            _CONNECT_LIMIT,
+        )
+        self._hijacked.add(stream)
+        try:
+            stream.send(upgrade_request(f"{prefix}/{path}", json.dumps(body).encode()))
+            await stream.answered
+            if not stream.answer.upgraded:
+                raise refusal(stream.answer.status, stream.answer.message, **ids)
+        except BaseException:
+            stream.abort()
+            raise
+        return stream
 
     async def post(self, path: str, body: Mapping[str, Any], params: Mapping[str, str] | None = None) -> dict[str, Any]:
         """Post a JSON object and return the one in the answer; call it inside `errors.guard`.
@@ -113,6 +140,11 @@ class Connection:
             log.info("engine: %s: %s", path, warning)
         return answer
 
+    async def tell(self, path: str, params: Mapping[str, str]) -> None:
+        """Post without body, for an answer without one; call it inside `errors.guard`."""
+        async with self.stream("POST", path, params=params) as response:
+            await response.read()
+
     async def peer_pid(self) -> int:
         """Process that opened the socket for listening, 0 if it is in no PID namespace that we see. OSError."""
         _, writer = await asyncio.wait_for(asyncio.open_unix_connection(self.path), _CONNECT_LIMIT)
@@ -123,11 +155,22 @@ class Connection:
         pid: int = struct.unpack("3i", credentials)[0]
         return pid
 
+    def finish(self, work: Coroutine[Any, Any, None], *, name: str) -> asyncio.Task[None]:
+        """Run what lets go of something in the engine, to its end even if the caller is cancelled. It has a limit."""
+        task = asyncio.create_task(work, name=name)
+        self._finishing.add(task)
+        task.add_done_callback(self._finishing.discard)
+        return task
+
     async def close(self) -> None:
         """Close every connection; calls under way end with EngineUnavailable. May be called twice."""
+        if self._finishing:
+            await asyncio.wait(self._finishing)
         self._closed = True
         for response in tuple(self._responses):
             _break_off(response)
+        for stream in tuple(self._hijacked):
+            stream.abort(EngineUnavailable("the connection to the engine is closed"))
         if self._session is not None:
             await self._session.close()
 

@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from crishim.engine.simulated.clock import Timer
 from crishim.engine.simulated.program import DEFAULT_MISSING, Program, parse_program
@@ -14,6 +15,23 @@ from crishim.errors import EngineError, Kind
 
 _DEFAULT_SHARES = 1024
 """What the kernel has where no shares were ever set; an update cannot unset them, only set these."""
+
+
+class Exec(Protocol):
+    """A process besides the container's first one."""
+
+    def end_with_container(self) -> None:
+        """The first process has ended."""
+
+
+class Attachment(Protocol):
+    """Somebody who reads the output."""
+
+    def print(self, data: bytes) -> None:
+        """The process prints this."""
+
+    def end_output(self) -> None:
+        """The process has ended."""
 
 
 @dataclass(eq=False, slots=True)
@@ -37,6 +55,12 @@ class SimulatedContainer:
     """When the program ends by itself."""
     waiters: set[asyncio.Future[None]] = field(default_factory=set)
     """Calls of wait under way."""
+    execs: dict[Exec, None] = field(default_factory=dict)
+    """Those that run."""
+    attached: dict[Attachment, None] = field(default_factory=dict)
+    """Those who are connected to its streams."""
+    input_ended: bool = False
+    """Its standard input was closed for good."""
     _view: EngineContainer | None = None
 
     @property
@@ -48,6 +72,12 @@ class SimulatedContainer:
     def running(self) -> bool:
         """Whether its process lives."""
         return self.phase is ContainerPhase.RUNNING
+
+    @property
+    def echoes(self) -> bool:
+        """Whether it prints what it reads."""
+        argv = self.shown.entrypoint + self.shown.command
+        return argv == ("cat",) and self.spec.stdin and not self.input_ended
 
     @property
     def log_file(self) -> Path | None:
@@ -77,7 +107,7 @@ class SimulatedContainer:
     def began(self, now: int, pid: int) -> None:
         """Its process started."""
         self.phase, self.pid, self.started_at, self.finished_at = ContainerPhase.RUNNING, pid, now, 0
-        self.exit_code, self.error, self.oom_killed = 0, "", False
+        self.exit_code, self.error, self.oom_killed, self.input_ended = 0, "", False, False
         self.changed()
 
     def could_not_begin(self, exit_code: int, error: str) -> None:
@@ -93,6 +123,10 @@ class SimulatedContainer:
             self.timer.cancel()
             self.timer = None
         self.changed()
+        for exec_ in tuple(self.execs):
+            exec_.end_with_container()
+        for attachment in tuple(self.attached):
+            attachment.end_output()
         self.answer_waiters()
 
     def answer_waiters(self) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from crishim.engine.api import Engine
 from crishim.engine.simulated.clock import Clock, RealClock
 from crishim.engine.simulated.events import Listener
+from crishim.engine.simulated.exec import SimulatedAttachment, SimulatedExec, need_running
 from crishim.engine.simulated.facts import default_facts
 from crishim.engine.simulated.faults import Fault, Match, Scripted
 from crishim.engine.simulated.gate import Gate
@@ -28,6 +29,10 @@ from crishim.engine.values import (
     RegistryAuth,
 )
 from crishim.errors import EngineConflict, EngineNotFound
+from crishim.model.streams import TerminalSize, WantedStreams
+
+EXEC_CALLS = frozenset({"exec_start", "exec_inspect", "exec_kill", "resize"})
+"""What an exec asks of the engine once it is prepared, as `calls` counts it and `script` strikes it."""
 
 
 class SimulatedEngine(Engine):
@@ -147,6 +152,38 @@ class SimulatedEngine(Engine):
             "list_containers", lambda: self._machine.select(labels, image), labels, kwargs={"image": image}
         )
 
+    async def exec(self, container_id: str, command: Sequence[str], wanted: WantedStreams) -> SimulatedExec:
+        """Prepare a process; see `crishim.engine.simulated.exec` for what it will do."""
+
+        def prepare() -> SimulatedExec:
+            container = self._machine.find(container_id)
+            need_running(container)
+            return SimulatedExec(self._gate, self.clock, container, command, wanted, self._machine.missing)
+
+        return await self._gate.answer("exec", prepare, container_id, command, wanted)
+
+    async def attach(
+        self, container_id: str, wanted: WantedStreams, size: TerminalSize | None = None, *, ends_stdin: bool
+    ) -> SimulatedAttachment:
+        """Connect to a container's streams. What is not read waits without bound."""
+
+        made: list[SimulatedAttachment] = []
+
+        def connect() -> SimulatedAttachment:
+            container = self._machine.find(container_id)
+            need_running(container)
+            end = (lambda: self._machine.end_input(container)) if ends_stdin and wanted.stdin else None
+            made.append(SimulatedAttachment(self._gate, container, wanted, end_input=end))
+            made[0].size = size
+            return made[0]
+
+        try:
+            return await self._gate.answer("attach", connect, container_id, wanted)
+        except BaseException:
+            for attachment in made:
+                await attachment.close()
+            raise
+
     async def list_images(self) -> Sequence[EngineImage]:
         """All images."""
         return await self._gate.answer("list_images", self.images.all)
@@ -241,6 +278,16 @@ class SimulatedEngine(Engine):
         return self._gate.hanging
 
     @property
+    def execs(self) -> int:
+        """How many execs run."""
+        return sum(len(container.execs) for container in self._machine.containers.values())
+
+    @property
+    def attached(self) -> int:
+        """How many connections to containers' streams are open."""
+        return sum(len(container.attached) for container in self._machine.containers.values())
+
+    @property
     def listening(self) -> int:
         """How many event streams are open."""
         return len(self._machine.hub.listeners)
@@ -259,7 +306,7 @@ class SimulatedEngine(Engine):
 
         Returns the line, which counts its hits and can be cancelled. ValueError: the interface has no such method.
         """
-        if not callable(getattr(Engine, method, None)):
+        if not callable(getattr(Engine, method, None)) and method not in EXEC_CALLS:
             raise ValueError(f"an engine has no method {method!r}")
         return self._gate.script.add(method, fault, times, match)
 

@@ -44,7 +44,7 @@ class Machine:
         self._clock = clock
         self._runtimes = runtimes
         self._seed = seed
-        self._missing = missing
+        self.missing = missing
         self._root = root
         self._names: dict[str, str] = {}
         self._made = 0
@@ -92,7 +92,7 @@ class Machine:
         kind, _, other = spec.network_mode.partition(":")
         joined = self.containers.get(other) if kind == "container" else None
         container = make_container(
-            container_id, name, spec, image, self.now(), missing=self._missing, files=files, joined=joined
+            container_id, name, spec, image, self.now(), missing=self.missing, files=files, joined=joined
         )
         self._made += 1
         if files is not None:
@@ -151,6 +151,13 @@ class Machine:
             self.tell(container, "oom")
         container.ended(self.now(), exit_code, oom_killed=oom_killed)
         self.tell(container, "die", exitCode=str(exit_code))
+
+    def end_input(self, container: SimulatedContainer) -> None:
+        """Close a container's standard input for good: `cat` ends."""
+        if container.running and container.echoes:
+            container.input_ended = True
+            self.end(container, 0)
+        container.input_ended = True
 
     def restart(self, container: SimulatedContainer) -> None:
         """End the program if it runs, and begin another process."""

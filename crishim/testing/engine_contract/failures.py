@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable
 from crishim.engine.api import Engine
 from crishim.engine.values import ContainerPhase, EngineEvent
 from crishim.errors import EngineNotFound, EngineUnavailable
+from crishim.testing.engine_contract.execs import OUTPUT
 from crishim.testing.engine_contract.world import PATIENCE, World, refused, soon, until
 
 
@@ -33,6 +34,8 @@ async def check_engine_goes_away(engine: Engine, world: World) -> None:
         ("wait", engine.wait(container_id)),
         ("events", engine.events().__aenter__()),
         ("pull", engine.pull(world.image, None).__aenter__()),
+        ("exec", engine.exec(container_id, ["true"], OUTPUT)),
+        ("attach", engine.attach(container_id, OUTPUT, ends_stdin=False)),
     ):
         await _assert_unavailable(what, call)
     await world.come_back()

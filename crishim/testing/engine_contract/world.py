@@ -38,6 +38,8 @@ class World:
     """Let a container that runs `tail /dev/zero` under a memory limit meet it, where it does not do so by itself."""
     open_calls: Callable[[], int]
     """How many connections, streams and the like the engine holds open for its callers."""
+    open_streams: Callable[[], int]
+    """How many processes' streams are open on our side."""
     runtime: str = ""
     """Name of a runtime that is not the default one; empty if there is none."""
     prefix: str = field(default_factory=lambda: f"crishim-check-{secrets.token_hex(4)}")

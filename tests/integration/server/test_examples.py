@@ -44,6 +44,9 @@ def test_a_pod_end_to_end(engine: TestEngine, busybox_image: str) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
         assert "hello from the pod" in done.stdout
         assert "demo.example" in done.stdout, "the pod's resolv.conf"
+        assert "SAID THROUGH A WEBSOCKET" in done.stdout
+        assert "exit code 3" in done.stdout
+        assert "exit code 5" in done.stdout
         assert "left behind: 0 objects" in done.stdout
         assert engine_containers(engine.api) == []
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from crishim.errors import ExecFailed, ExecTimeout
 from tests.usecase.runtime.world import HOST_NETWORK, World
 
 Call = Callable[[World, str, str], Coroutine[Any, Any, object]]
@@ -62,6 +64,38 @@ async def stopped(world: World) -> tuple[str, str]:
     return pod, container
 
 
+async def parrot(world: World) -> tuple[str, str]:
+    """A pod with a container that says again what it is told."""
+    pod = await world.run()
+    return pod, await world.run_container(pod, command=("cat",), stdin=True)
+
+
+async def in_vain(world: World, container: str, *command: str) -> None:
+    """A command that does not come to its end."""
+    with suppress(ExecFailed, ExecTimeout):
+        await world.exec_sync(container, *command, timeout=3)
+
+
+async def exec_and_leave(world: World, container: str) -> None:
+    """An exec whose client has something to say, and goes."""
+    streams = await world.exec(container, "cat")
+    try:
+        await streams.write(b"hello")
+        assert await streams.read()
+    finally:
+        await streams.close()
+
+
+async def attach_and_leave(world: World, container: str) -> None:
+    """The same with the container's own process."""
+    streams = await world.attach(container)
+    try:
+        await streams.write(b"hello")
+        assert await streams.read()
+    finally:
+        await streams.close()
+
+
 SCENARIOS: dict[str, Scenario] = {
     "run": Scenario(nothing, lambda w, s, c: w.run()),
     "run host network": Scenario(nothing, lambda w, s, c: w.run(linux=HOST_NETWORK)),
@@ -78,5 +112,10 @@ SCENARIOS: dict[str, Scenario] = {
     "update container": Scenario(
         running, lambda w, s, c: w.update_container(c, memory_limit_in_bytes=64 << 20, cpu_shares=512, oom_score_adj=5)
     ),
+    "exec sync": Scenario(running, lambda w, s, c: w.exec_sync(c, "sleep", "5", timeout=30)),
+    "exec sync of what is missing": Scenario(running, lambda w, s, c: in_vain(w, c, "/missing")),
+    "exec sync that takes too long": Scenario(running, lambda w, s, c: in_vain(w, c, "sleep", "100")),
+    "exec": Scenario(running, lambda w, s, c: exec_and_leave(w, c)),
+    "attach": Scenario(parrot, lambda w, s, c: attach_and_leave(w, c)),
     "update pod": Scenario(sandbox, lambda w, s, c: w.update_pod(s, cpu_shares=512)),
 }

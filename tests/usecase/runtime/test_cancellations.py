@@ -25,6 +25,7 @@ async def test_every_await_is_cancelled(tmp_path: Path, name: str) -> None:
 
         async def check(outcome: Outcome) -> None:
             await world.check_consistent()
+            assert world.engine.attached == 0
             await world.check_removable()
 
         yield Case(run=scenario.bound(world, ids), check=check)

@@ -25,8 +25,12 @@ from crishim.model import (
     PodSandboxConfig,
     PodSandboxMetadata,
 )
+from crishim.model.streams import ProcessStreams, WantedStreams
 from crishim.network.namespaces import SimulatedNamespaces
+from crishim.runtime.container_attach import prepare_attach
 from crishim.runtime.container_create import create_container
+from crishim.runtime.container_exec import prepare_exec
+from crishim.runtime.container_exec_sync import exec_sync
 from crishim.runtime.container_remove import remove_container
 from crishim.runtime.container_start import start_container
 from crishim.runtime.container_stop import stop_container
@@ -206,6 +210,19 @@ class World:
     async def update_pod(self, sandbox_id: str, **resources: Any) -> None:
         await update_pod_sandbox_resources(self.rt, sandbox_id, None, LinuxContainerResources(**resources))
 
+    async def exec_sync(self, container_id: str, *command: str, timeout: int = 0) -> tuple[bytes, int]:
+        """Output and exit code."""
+        result = await exec_sync(self.rt, container_id, command, timeout)
+        return bytes(result.stdout), result.exit_code
+
+    async def exec(self, container_id: str, *command: str, **streams: bool) -> ProcessStreams:
+        """The streams of an exec that was started."""
+        return await prepare_exec(self.rt, container_id, command, _wanted(streams)).start(None)
+
+    async def attach(self, container_id: str, **streams: bool) -> ProcessStreams:
+        """The streams of a container."""
+        return await prepare_attach(self.rt, container_id, _wanted(streams)).start(None)
+
     # --- what is there
 
     def state(self, object_id: str) -> str:
@@ -245,6 +262,7 @@ class World:
         assert self.namespaces.held.keys() <= sandboxes
         assert self.network.held.keys() <= sandboxes
         assert self.network.violations == []
+        assert self.engine.execs == 0
         async with self._fresh() as fresh:
             assert fresh.states() == listed
             index = fresh.rt.index
@@ -286,3 +304,7 @@ class World:
         assert [path for path in logs.rglob("*") if path.is_symlink()] == []
         rt = self.rt
         assert (len(rt.background), len(rt.locks), len(rt.names), rt.running) == (0, 0, 0, {})
+
+
+def _wanted(streams: dict[str, bool]) -> WantedStreams:
+    return WantedStreams(**({"tty": False, "stdin": True, "stdout": True, "stderr": False} | streams))

@@ -10,7 +10,9 @@ import pytest
 from crishim.engine.simulated import Drop, Fail, Hang, SimulatedEngine, Slow, VirtualClock, settle
 from crishim.engine.values import ContainerSpec, EngineResources, RegistryAuth
 from crishim.errors import EngineError, EngineUnavailable, RegistryUnavailable
+from crishim.model.streams import WantedStreams
 
+OUTPUT = WantedStreams(tty=False, stdin=False, stdout=True, stderr=True)
 SPEC = ContainerSpec(image="busybox", labels={})
 
 
@@ -104,6 +106,8 @@ async def test_every_method_is_refused_while_down_and_counted(engine: SimulatedE
         "remove": lambda: engine.remove("x"),
         "update": lambda: engine.update("x", EngineResources()),
         "inspect": lambda: engine.inspect("x"),
+        "exec": lambda: engine.exec("x", ["true"], OUTPUT),
+        "attach": lambda: engine.attach("x", OUTPUT, ends_stdin=False),
         "list_containers": engine.list_containers,
         "list_images": engine.list_images,
         "inspect_image": lambda: engine.inspect_image("x"),
