@@ -93,6 +93,8 @@ class Logs:
             if container.id not in self._followed and (container.record.log_complete or not container.running):
                 await self.follow(replace(container, live=live))
         elif live.phase is not ContainerPhase.CREATED or start_failed(live):
+            if live.started_at and not container.record.log_complete:
+                await self.follow(replace(container, live=live))
             await self.finish(container.id)
 
     async def finish(self, container_id: str) -> None:

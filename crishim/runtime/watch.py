@@ -20,7 +20,7 @@ from crishim.runtime import labels
 from crishim.runtime.container_user import read_user
 from crishim.runtime.index import Change, Index
 from crishim.runtime.logs import Logs
-from crishim.runtime.objects import start_failed
+from crishim.runtime.objects import Container, start_failed
 from crishim.runtime.records import Records
 
 log = logging.getLogger(__name__)
@@ -180,14 +180,13 @@ class Watch:
         """
         known = self._index.container(live.id)
         if known is not None and (not known.seen or not _older(live, known.live)):
-            await self._logs.before_change(known, live)
+            await self._logs.before_change(replace(known, log_path=_log_path(known, live)), live)
         sandbox, container = self._index.sandbox(live.id), self._index.container(live.id)
         if sandbox is not None and (not sandbox.seen or not _older(live, sandbox.live)):
             self._index.put_sandbox(replace(sandbox, live=live, seen=True))
         elif container is not None and (not container.seen or not _older(live, container.live)):
             user = container.user or (read_user(live.pid) if live.pid else None)
-            # Until it is seen, where its log lies is a guess.
-            path = container.log_path if container.seen else live.labels.get(labels.LOG_PATH, container.log_path)
+            path = _log_path(container, live)
             self._index.put_container(replace(container, live=live, seen=True, user=user, log_path=path))
 
     async def vanished(self, container_id: str) -> None:
@@ -199,6 +198,11 @@ class Watch:
             await self._logs.finish(container_id)
             await self._logs.drop(container_id)
             await self._records.drop_container(container.sandbox_id, container_id)
+
+
+def _log_path(container: Container, live: EngineContainer) -> str:
+    """Until a container is seen, where its log lies is a guess."""
+    return container.log_path if container.seen else live.labels.get(labels.LOG_PATH, container.log_path)
 
 
 _ORDER = {ContainerPhase.CREATED: 0, ContainerPhase.RUNNING: 1, ContainerPhase.EXITED: 2, ContainerPhase.REMOVING: 3}
