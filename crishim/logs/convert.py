@@ -18,10 +18,10 @@ from itertools import repeat
 PART = 16384
 """Most bytes of text in a line of the log; longer ones are cut, and all parts but the last are tagged P."""
 
-_SLASH = b"\x01"
-"""Stands for an escaped backslash meanwhile; the engine escapes control characters, so no block holds it."""
+_BEGIN = b'{"log":"'
+_SLASH, _QUOTE = b"\x01", b"\x02"
+"""Stand for an escaped backslash or quote meanwhile; the engine escapes control characters, so no block holds them."""
 _SIMPLE = (
-    (b'\\"', b'"'),
     (b"\\r", b"\r"),
     (b"\\t", b"\t"),
     (b"\\b", b"\b"),
@@ -39,7 +39,7 @@ def convert(block: bytes) -> tuple[bytes, int]:
 
 def _convert_ordinary(block: bytes) -> tuple[bytes, int] | None:
     """Lines that all came from one stream and hold nothing escaped; None if one is different."""
-    if not (block.startswith(b'{"log":"') and block.endswith(b'"}\n')):
+    if not (block.startswith(_BEGIN) and block.endswith(b'"}\n')):
         return None
     stream = b"stdout" if block.rfind(b'"stdout","time":"', -64) > 0 else b"stderr"
     body = block[8:-3].replace(b'\\n","stream":"%b","time":"' % stream, b"\n")
@@ -49,19 +49,24 @@ def _convert_ordinary(block: bytes) -> tuple[bytes, int] | None:
     texts, times = fields[0::2], fields[1::2]
     lines = b"\n".join(map((b" %b F " % stream).join, zip(times, texts, strict=True)))
     # A quote that is not escaped is of a field that is not known here.
-    if b"\\" in lines or b'"' in lines or len(max(texts, key=len)) > PART or not all(times):
+    if b"\\" in lines or b'"' in lines or len(max(texts, key=len)) > PART:
+        return None
+    if not all(times) or b" " in b"".join(times):
         return None
     return lines + b"\n", 0
 
 
 def _convert_block(block: bytes) -> tuple[bytes, int] | None:
     """All lines at once; None if there is anything that needs a closer look."""
-    if not (block.startswith(b'{"log":"') and block.endswith(b'"}\n')) or _SLASH in block:
+    if not (block.startswith(_BEGIN) and block.endswith(b'"}\n')) or _SLASH in block or _QUOTE in block:
         return None
     count = block.count(b"\n")
     escaped = b"\\\\" in block
     if escaped:
         block = block.replace(b"\\\\", _SLASH)
+    quoted = b'\\"' in block
+    if quoted:
+        block = block.replace(b'\\"', _QUOTE)
     block = block[8:-3].replace(b'\\n","stream":"', b"\nF\n")
     partial = b'","stream":"' in block
     if partial:
@@ -73,7 +78,7 @@ def _convert_block(block: bytes) -> tuple[bytes, int] | None:
     texts, tags, streams, times = fields[0::4], fields[1::4], fields[2::4], fields[3::4]
     if not {b"stdout", b"stderr"}.issuperset(streams) or not {b"F", b"P"}.issuperset(tags):
         return None
-    if len(max(texts, key=len)) > PART or len(max(times, key=len)) > 40 or not all(times):
+    if len(max(texts, key=len)) > PART or b" " in b"".join(times) or not all(times):
         return None
     if partial:
         lines = b"\n".join(map(b" ".join, zip(times, streams, tags, texts, strict=True)))
@@ -81,18 +86,22 @@ def _convert_block(block: bytes) -> tuple[bytes, int] | None:
         lines = b"\n".join(map((b" %b F " % streams[0]).join, zip(times, texts, strict=True)))
     else:
         lines = b"\n".join(map(b" ".join, zip(times, streams, repeat(b"F", count), texts, strict=True)))
+    if b'"' in lines:
+        return None  # not escaped: of a field that is not known here, or what a crash of the engine left
     if b"\\" in lines:
         plain = _unescape(lines)
         if plain is None:
             return None
         lines = plain
+    if quoted:
+        lines = lines.replace(_QUOTE, b'"')
     if escaped:
         lines = lines.replace(_SLASH, b"\\")
     return lines + b"\n", 0
 
 
 def _unescape(text: bytes) -> bytes | None:
-    """Without escapes; None if there is one that stands for a line's end, for a half character, or for `_SLASH`."""
+    """Without escapes; None where one stands for a line's end, half a character, or one of the stand-ins."""
     for escape, plain in _SIMPLE:
         if escape in text:
             text = text.replace(escape, plain)
@@ -105,32 +114,39 @@ def _unescape(text: bytes) -> bytes | None:
                 number = int(code, 16)
             except ValueError:
                 return None
-            if number in (0x01, 0x0A, 0x5C) or 0xD800 <= number < 0xE000:
+            if number in (0x01, 0x02, 0x0A, 0x5C) or 0xD800 <= number < 0xE000:
                 return None
             text = text.replace(b"\\u" + code, chr(number).encode())
     return None if b"\\" in text else text
 
 
 def _convert_lines(block: bytes) -> tuple[bytes, int]:
-    from json import loads
-
     out: list[bytes] = []
     damaged = 0
-    for line in block.splitlines(keepends=False) if b"\r" not in block else block[:-1].split(b"\n"):
-        try:
-            entry = loads(line)
-            text, stream, time = entry["log"], entry["stream"], entry["time"]
-            head = f"{time} {stream} ".encode()
-            # A lone surrogate is what the engine never writes and UTF-8 cannot hold.
-            body = text.encode(errors="replace")
-        except (ValueError, KeyError, TypeError, AttributeError):
+    for line in block[:-1].split(b"\n"):
+        if not _add_entry(out, line):
             damaged += 1
-            continue
-        if head.count(b" ") != 2 or b"\n" in head or stream not in ("stdout", "stderr"):
-            damaged += 1
-            continue
-        _add_parts(out, head, body)
+            # An engine that was killed within a line goes on behind what there is of it.
+            if (start := line.rfind(_BEGIN)) > 0:
+                _add_entry(out, line[start:])
     return b"".join(out), damaged
+
+
+def _add_entry(out: list[bytes], line: bytes) -> bool:
+    """Add the lines of one entry; False where it is none."""
+    from json import loads
+
+    try:
+        entry = loads(line)
+        text, stream, time = entry["log"], entry["stream"], entry["time"]
+        # A lone surrogate is what the engine never writes and UTF-8 cannot hold.
+        head, body = f"{time} {stream} ".encode(), text.encode(errors="replace")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return False
+    if head.count(b" ") != 2 or b"\n" in head or stream not in ("stdout", "stderr"):
+        return False
+    _add_parts(out, head, body)
+    return True
 
 
 def _add_parts(out: list[bytes], head: bytes, text: bytes) -> None:

@@ -96,7 +96,8 @@ class Follower:
             self._checked = not self._skip
             # It was rotated and reopened, and nobody lived to note it.
             self._moved = self.file.has_successor()
-            self._move()
+            if self._moved and self._checked:
+                self._move()
         else:
             self.begin()
 
@@ -120,6 +121,10 @@ class Follower:
         lines, damaged = convert(block)
         if not self._checked:
             self._check(lines)
+        if self._moved and self._checked:
+            self._move()
+            if not self._checked:
+                self._check(lines)
         written = self._write(lines)
         if written < len(lines):
             self._skip = written
@@ -138,7 +143,6 @@ class Follower:
         self.spool.advance()
         self.taken += len(block)
         self._counters.read_bytes += len(block)
-        self._move()
         return True
 
     def _write(self, lines: bytes) -> int:
@@ -180,26 +184,26 @@ class Follower:
         # What lies before the file's beginning is in the one before it.
         known = lines[max(-start, 0) : self._skip]
         if self.file.read(max(start, 0), len(known)) != known:
-            self._skip, self._checked = 0, True
+            self._skip, self._checked = max(-start, 0), True
             self._counters.repeated += 1
             self.notes.append(f"{self.file.path} was changed by somebody else: lines may be in it twice")
         elif self._skip <= len(lines):
             self._checked = True
 
     def _move(self) -> None:
-        if self._moved and not self._skip:
-            self._moved = False
-            self.file.open()
-            self.file.cut()
-            self._skip = self.file.size()
-            self._checked = not self._skip
+        """Go on in the file at the log's path, which may hold some of what comes next already."""
+        self._moved = False
+        self.begin()
+        size = self.file.size()
+        self._skip += size
+        self._checked = not size
 
 
 def search(path: str, last: bytes, tail: bytes) -> tuple[Place, int] | None:
     """Where in a spool a log ends: the place of a block, and how many bytes of its lines the log holds.
 
-    `last` is the log's last line, `tail` ends with it: of equal lines the one counts before which there is most of it.
-    None: the log holds nothing of what the spool still has.
+    `last` is the log's last line, `tail` ends with it: of equal lines the first counts that has most of it
+    before it. None: the log holds nothing of what the spool still has.
     """
     time = last.split(b" ", 1)[0]
     moment = _moment(time)
@@ -220,7 +224,7 @@ def search(path: str, last: bytes, tail: bytes) -> tuple[Place, int] | None:
                 end = lines.find(last) + len(last)
                 while end >= len(last):
                     same = _common_end(lines[:end], tail)
-                    if best is None or same >= best[0]:
+                    if best is None or same > best[0]:
                         best = same, place, end
                     end = lines.find(last, end - len(last) + 1) + len(last)
             if best is None and (end := _older(block, moment)):

@@ -55,12 +55,18 @@ class LogWriterProcess(LogWriter):
         self._earlier: dict[str, int] = {}
         """Sum of the counters of processes that ended."""
         self._died = 0
+        self._closing = False
         self._writer: asyncio.StreamWriter | None = None
         self._pid = 0
         self._task: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
         return f"<LogWriterProcess pid {self._pid}, {len(self._logs)} logs, {len(self._orders)} orders open>"
+
+    @property
+    def pid(self) -> int:
+        """The process, 0 while there is none."""
+        return self._pid
 
     async def begin(self, places: LogPlaces, at: LogProgress | None, *, new: bool) -> LogProgress | None:
         """See LogWriter."""
@@ -102,6 +108,7 @@ class LogWriterProcess(LogWriter):
 
     async def close(self) -> None:
         """See LogWriter."""
+        self._closing = True
         if self._task is None:
             return
         if self._writer is not None and self._writer.can_write_eof():
@@ -118,9 +125,9 @@ class LogWriterProcess(LogWriter):
     # --- orders
 
     async def _ask(self, message: dict[str, Any]) -> LogProgress | None:
-        if self._task is None:
+        if self._task is None and not self._closing:
             self._task = asyncio.create_task(self._run(), name="log writer")
-        elif self._task.done():
+        elif self._closing:
             raise LogFailed("the writer of logs has ended")
         number = message["n"]
         answer: asyncio.Future[LogProgress | None] = asyncio.get_running_loop().create_future()
@@ -152,8 +159,11 @@ class LogWriterProcess(LogWriter):
                 ended = await self._live()
             except OSError as error:
                 ended = f"cannot be started: {error}"
-            if ended is None:
+            if self._closing:
+                if ended is not None:
+                    log.warning("the writer of logs %s while it was ending", ended)
                 return
+            ended = ended or "ended by itself"
             self._died += 1
             for name, value in self._counters.items():
                 self._earlier[name] = self._earlier.get(name, 0) + value

@@ -193,10 +193,12 @@ class Spool:
             ahead = inodes[inodes.index(self._inode) + 1 :]
             lost = False
         else:
-            # Ours was deleted meanwhile. What is known to come next is there still, or lines are gone.
-            known = [inode for inode in self._ahead if inode in inodes]
-            ahead = inodes[inodes.index(known[0]) :] if known else inodes
-            lost = bool(self._ahead) and (not known or known[0] != self._ahead[0])
+            # Ours was deleted meanwhile, and so were those after it that the chain does not begin with. By their order:
+            # the number of a deleted file may be that of a newer one by now.
+            gone = 0
+            while self._ahead[gone:] != tuple(inodes[: len(self._ahead) - gone]):
+                gone += 1
+            ahead, lost = inodes, gone > 0
         if not ahead:
             return False
         size = os.fstat(self._fd).st_size

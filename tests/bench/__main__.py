@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from crishim.cri.v1 import runtime_pb2 as cri
-from tests.bench import figures, memory, reads, report, verbs
+from tests.bench import figures, logs, memory, reads, report, verbs
 from tests.bench.serve import serve
 from tests.env import images
 from tests.env.engine import TestEngine
@@ -35,10 +35,17 @@ def main() -> int:
             measured.append(figures.summarize("start to ready", [served.startup * 1000], must=1000))
             measured += verbs.measure(served, str(engine.socket), images.BUSYBOX_REF, chosen.rounds)
             measured += reads.measure_status(served, images.BUSYBOX_REF)
+            measured.append(logs.measure_latency(served, images.BUSYBOX_REF, folder / "words"))
         with serve(folder / "b", engine.url, *none) as served:
             measured.append(memory.growth(served, images.BUSYBOX_REF, chosen.pods))
         with serve(folder / "c", "simulated:", *none) as served:
             measured += reads.measure_lists(served, "busybox", (10, 100, 500, 1000))
+        with serve(folder / "d", "simulated:", *none) as served:
+            spools = folder / "d" / "run" / "simulated" / "containers"
+            measured += logs.measure_passing(served, "busybox", spools, megabytes=20)
+        with serve(folder / "e", "simulated:", *none) as served:
+            measured += logs.measure_idle(served, "busybox")
+        measured += logs.measure_writer()
     machine = figures.machine(version)
     report.write(machine, measured)
     print(report.make_table(machine, measured))

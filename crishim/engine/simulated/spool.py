@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import time
@@ -12,7 +13,8 @@ from crishim.engine.values import LogSpool
 
 PART = 16384
 """Bytes after which the engine cuts a line; all parts of it have the same time."""
-_ESCAPED = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
+_ESCAPED = "<>&\u2028\u2029"
+"""What the engine escapes beyond what JSON demands."""
 
 
 def append(path: Path, limits: LogSpool, data: bytes, stream: str, now: Callable[[], int]) -> None:
@@ -40,7 +42,10 @@ def encode(data: bytes, stream: str, now: Callable[[], int]) -> Iterator[bytes]:
         moment = _rfc3339(now())
         for start in range(0, len(line), PART):
             part = "".join(_decode(line[start : start + PART]))
-            text = json.dumps(part, ensure_ascii=False).translate(_ESCAPED)
+            text = json.dumps(part, ensure_ascii=False)
+            for character in _ESCAPED:
+                if character in text:
+                    text = text.replace(character, f"\\u{ord(character):04x}")
             yield f'{{"log":{text},"stream":"{stream}","time":"{moment}"}}\n'.encode()
 
 
@@ -85,5 +90,9 @@ def _decode(part: bytes) -> Iterator[str]:
 def _rfc3339(moment: int) -> str:
     """As Go writes it: without trailing zeros."""
     seconds, nanoseconds = divmod(moment, 10**9)
-    fraction = f".{nanoseconds:09}".rstrip("0").rstrip(".")
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + fraction + "Z"
+    return _second(seconds) + f".{nanoseconds:09}".rstrip("0").rstrip(".") + "Z"
+
+
+@functools.lru_cache(16)
+def _second(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
