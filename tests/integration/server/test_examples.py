@@ -41,7 +41,8 @@ def test_a_pod_end_to_end(engine: TestEngine, busybox_image: str) -> None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         assert "hello from the pod" in done.stdout
-        assert "demo.example" in done.stdout, "the pod's resolv.conf"
+        assert " stdout F search demo.example" in done.stdout, "the pod's resolv.conf, in the container's log"
+        assert "rotated: client.log.old has" in done.stdout
         assert "left behind: 0 objects" in done.stdout
         assert engine_containers(engine.api) == []
 
