@@ -44,6 +44,8 @@ class Logs:
         """What is to be recorded."""
         self._recording: asyncio.Task[None] | None = None
         self._late = 0
+        self._without: set[str] = set()
+        """Containers whose output cannot be read, as it was told."""
         writer.on_progress = self._note_progress
         writer.on_note = lambda container_id, note: log.warning("container %s: %s", container_id[:13], note)
 
@@ -65,7 +67,13 @@ class Logs:
 
     async def follow(self, container: Container) -> None:
         """Go on with the log of a container that was started already; what is wrong with it is told in the log."""
-        if not _has_log(container) or container.id in self._followed:
+        if container.id in self._followed:
+            return
+        if not _has_log(container):
+            if container.log_path and container.id not in self._without:
+                self._without.add(container.id)
+                driver = container.live.log_driver or "none"
+                log.error("container %s has no log: nothing to read with log driver %s", container.id[:13], driver)
             return
         try:
             await self._writer.begin(_places(container), _progress_of(container.record), new=False)
@@ -144,6 +152,7 @@ class Logs:
         if (task := self._finishing.get(container_id)) is not None:
             task.cancel()
         self._progress.pop(container_id, None)
+        self._without.discard(container_id)
         if container_id in self._followed:
             self._followed.discard(container_id)
             with suppress(LogFailed):
