@@ -42,7 +42,7 @@ Log files are in CRI's format and rotated by the kubelet; the engine's json-file
 - The engine's data folder must be readable to crishim under the path that the engine tells; otherwise StartContainer
   fails with the path.
 - Containers adopted from another shim: one that kept them with json-file is followed from the oldest file on that the
-  engine still has (not from compressed ones); one with another log driver has no log, and the server says so in its own.
+  engine still has (not from compressed ones); one with another log driver has no log, and the server says so.
 """
 
 

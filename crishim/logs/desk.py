@@ -73,6 +73,8 @@ class Desk:
             if what == "begin":
                 self._begin(container_id, message)
             elif what == "reopen":
+                if container_id not in self._logs:
+                    raise BadPlace("this log is not written")
                 self._logs[container_id].reopen()
             elif what == "complete" and container_id in self._logs:
                 self._waiting.setdefault(container_id, []).append(number)
@@ -85,8 +87,8 @@ class Desk:
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             self._told.append({"n": number, "error": f"{where}{error.strerror}"})
-        except KeyError:
-            self._told.append({"n": number, "error": "this log is not written"})
+        except Exception as error:  # a fault of ours with one log must not end the writing of all
+            self._told.append({"n": number, "error": f"{type(error).__name__}: {error}"})
         else:
             log = self._logs.get(container_id)
             self._told.append({"n": number, "at": log.progress if log else None})
@@ -113,7 +115,7 @@ class Desk:
             log.close()
             raise
         self._logs[container_id] = log
-        if not message["new"]:
+        if at or not message["new"]:
             self._touch(container_id)
 
     def _watch(self, container_id: str, folder: str) -> None:
@@ -198,8 +200,8 @@ class Desk:
                 more = log.pump()
                 if not more:
                     break
-        except (OSError, BadPlace) as error:
-            reason = str(error)
+        except Exception as error:  # whatever is wrong with one log stays with it
+            reason = str(error) if isinstance(error, OSError | BadPlace) else f"{type(error).__name__}: {error}"
             if self._stuck.get(container_id) != reason:
                 log.notes.append(f"{log.file.path} cannot be written at the moment: {reason}")
             self._stuck[container_id] = reason

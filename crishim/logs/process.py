@@ -35,6 +35,10 @@ sys.exit(main(sys.argv[1:]))
 _PAUSE_FIRST, _PAUSE_MOST = 0.05, 5.0
 """Seconds before a writer that died is started again."""
 _LINE_LIMIT = 1 << 20
+_ANSWER_LIMIT = 30.0
+"""Seconds for an answer that does not wait for a container's last words."""
+_BARREN = 3
+"""Processes in a row that ended before they answered anything: then it is no use to wait for the next."""
 _END_LIMIT = 5.0
 """Seconds for the process to end after its socket was closed."""
 
@@ -55,6 +59,7 @@ class LogWriterProcess(LogWriter):
         self._earlier: dict[str, int] = {}
         """Sum of the counters of processes that ended."""
         self._died = 0
+        self._barren = 0
         self._closing = False
         self._writer: asyncio.StreamWriter | None = None
         self._pid = 0
@@ -133,8 +138,12 @@ class LogWriterProcess(LogWriter):
         answer: asyncio.Future[LogProgress | None] = asyncio.get_running_loop().create_future()
         self._orders[number] = message, answer
         self._send(message)
+        limit = asyncio.timeout(None if message["do"] == "complete" else _ANSWER_LIMIT)
         try:
-            return await answer
+            async with limit:
+                return await answer
+        except TimeoutError as error:
+            raise LogFailed(f"no answer of the writer of logs within {_ANSWER_LIMIT:g} s") from error
         finally:
             self._orders.pop(number, None)
 
@@ -165,6 +174,9 @@ class LogWriterProcess(LogWriter):
                 return
             ended = ended or "ended by itself"
             self._died += 1
+            self._barren += 1
+            if self._barren >= _BARREN:
+                self._fail_all(f"the writer of logs {ended}")
             for name, value in self._counters.items():
                 self._earlier[name] = self._earlier.get(name, 0) + value
             self._counters = {}
@@ -222,6 +234,7 @@ class LogWriterProcess(LogWriter):
             self._note_progress(told["id"], progress)
 
     def _take_answer(self, told: Mapping[str, Any]) -> None:
+        self._barren = 0
         message, answer = self._orders.get(told["n"], ({}, None))
         if answer is None:
             if "error" in told:

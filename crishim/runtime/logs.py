@@ -126,6 +126,7 @@ class Logs:
             progress = await self._writer.complete(container_id)
         except LogFailed as error:
             log.error("the log of container %s is not complete: %s", container_id[:13], error)
+            self._followed.discard(container_id)  # the next comparison tries again
             return
         self._followed.discard(container_id)
         if self._late != late:

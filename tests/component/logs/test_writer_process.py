@@ -312,3 +312,17 @@ async def test_state_counts_over_lives(tmp_path: Path) -> None:
     state = node.writer.state()
     assert (state["logs"], state["restarts"], state["lost_bytes"]) == (0, 1, 0)
     await node.writer.close()
+
+
+async def test_a_writer_that_cannot_live_is_told_and_not_waited_for(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "lock").mkdir()
+    async with asyncio.timeout(LIMIT):
+        with pytest.raises(LogFailed, match="died with status 1"):
+            await node.begin()
+    (tmp_path / "run" / "lock").rmdir()
+    async with asyncio.timeout(LIMIT):
+        await node.begin()
+    await node.complete()
+    await node.writer.close()

@@ -190,7 +190,7 @@ def test_a_counter_at_full_speed_under_a_kubelets_rotation(server: CrishimServer
     for number in itertools.count():
         until(lambda: log.stat().st_size > 50_000, "something to rotate")
         if kept and kept[-1].suffix != ".gz":
-            packed = kept[-1].with_suffix(".gz")
+            packed = kept[-1].with_name(f"{kept[-1].name}.gz")
             packed.write_bytes(gzip.compress(kept[-1].read_bytes(), 1))
             kept[-1].unlink()
             kept[-1] = packed
