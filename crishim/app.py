@@ -112,6 +112,7 @@ def make_node(settings: Settings) -> Node:
     """The runtime with the backends that the settings name. Nothing is touched yet."""
     from crishim.checkpoint.errors import UnknownStore
     from crishim.checkpoint.registry import make_store
+    from crishim.logs.process import LogWriterProcess
 
     try:
         store = make_store(settings.checkpoint, settings.state_dir)
@@ -125,6 +126,7 @@ def make_node(settings: Settings) -> Node:
         store=store,
         network=network,
         namespaces=namespaces,
+        log_writer=LogWriterProcess(settings.run_dir / "logs.lock"),
         settings=runtime_settings(settings),
         image_settings=image_settings(settings),
     )

@@ -365,6 +365,15 @@ class NetnsError(CRIError):
     kind = Kind.INTERNAL
 
 
+class LogFailed(CRIError):
+    """A container's log cannot be written where it was asked for, or the engine's file behind it cannot be read.
+
+    Caller: see to what the text names (what lies at the path, its folder, room on the disk), then repeat.
+    """
+
+    kind = Kind.FAILED_PRECONDITION
+
+
 class CheckpointFailed(CRIError):
     """A record of the checkpoint store could not be written or read, for example on a full disk.
 

@@ -44,6 +44,12 @@ class ContainerRecord:
     of it."""
     log_position: tuple[int, int] | None = None
     """Inode and offset in the engine's log up to which lines were written to the log path; None: nothing was."""
+    log_mark: int = 0
+    """Checksum of the first line of that file of the engine's: another one may get its inode."""
+    log_file: tuple[int, int] | None = None
+    """Inode and size of the file at the log path when all up to `log_position` had been written."""
+    log_complete: bool = False
+    """All that a container had said when it ended is in its log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,23 @@ them. Which specs of critest do not pass, and why, is in [conformance.md](confor
 """
 
 
+LOGS = """
+## Logs
+
+Log files are in CRI's format and rotated by the kubelet; the engine's json-files behind them take at most
+`--log-spool-size` times `--log-spool-files` per container.
+
+- json-file is text: what is not valid UTF-8 in a container's output is U+FFFD in its log. The engine cuts lines at
+  16 KiB of bytes, so that a character on such a border is lost that way, too.
+- What the engine deletes before it was read (a container that prints more than the spool holds while crishim is
+  down) is gone: the server's log and `Status` (verbose, `logs.lost_bytes`) tell how much at least.
+- The engine's data folder must be readable to crishim under the path that the engine tells; otherwise StartContainer
+  fails with the path.
+- Containers adopted from another shim: one that kept them with json-file is followed from the oldest file on that the
+  engine still has (not from compressed ones); one with another log driver has no log, and the server says so.
+"""
+
+
 @dataclass(frozen=True)
 class JudgedEngine:
     """A column: an engine on which the specs were run."""
@@ -62,6 +79,7 @@ def page(engines: Sequence[JudgedEngine]) -> str:
     parts.append("\n## What happens without\n")
     for feature in Feature:
         parts.append(f"\n**{feature.value[0].upper()}{feature.value[1:]}.** Needs {needs(feature)}. {BELOW[feature]}\n")
+    parts.append(LOGS)
     return "".join(parts)
 
 

@@ -12,6 +12,7 @@ from crishim.rpc.selection import select_containers
 from crishim.rpc.served import Served
 from crishim.runtime.container_create import create_container
 from crishim.runtime.container_remove import remove_container
+from crishim.runtime.container_reopen_log import reopen_container_log
 from crishim.runtime.container_start import start_container
 from crishim.runtime.container_stop import stop_container
 from crishim.runtime.container_update import update_container_resources
@@ -66,6 +67,12 @@ async def list_all(served: Served, request: pb.ListContainersRequest) -> bytes:
     if wanted == ContainerFilter():
         return served.containers.all_items(containers)
     return served.containers.items(select_containers(containers, wanted))
+
+
+async def reopen_log(served: Served, request: pb.ReopenContainerLogRequest) -> pb.ReopenContainerLogResponse:
+    """ReopenContainerLog."""
+    await reopen_container_log(served.runtime, request.container_id)
+    return pb.ReopenContainerLogResponse()
 
 
 async def update_resources(

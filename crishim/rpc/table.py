@@ -46,7 +46,7 @@ TABLE: Mapping[str, tuple[str, Handler | None]] = {
     "StreamContainers": (RUNTIME, None),
     "ContainerStatus": (RUNTIME, containers.status),
     "UpdateContainerResources": (RUNTIME, containers.update_resources),
-    "ReopenContainerLog": (RUNTIME, None),
+    "ReopenContainerLog": (RUNTIME, containers.reopen_log),
     "ExecSync": (RUNTIME, streams.exec_sync),
     "Exec": (RUNTIME, streams.exec_),
     "Attach": (RUNTIME, streams.attach),

@@ -7,8 +7,8 @@ from contextlib import suppress
 
 from crishim.aiokit.steps import step
 from crishim.errors import EngineNotFound, InvalidArgument
+from crishim.runtime.container_stop import kill
 from crishim.runtime.core import Runtime
-from crishim.runtime.log_link import remove_log_link
 
 
 async def remove_container(rt: Runtime, container_id: str) -> None:
@@ -38,8 +38,13 @@ async def _remove(rt: Runtime, container_id: str) -> None:
     if container is None:
         return
     with rt.watch.writing(container_id):
+        if container.running:
+            # The engine's removal would take away with it what the container said last.
+            with suppress(EngineNotFound):
+                await kill(rt, container_id)
+        await rt.logs.finish(container_id)
         with suppress(EngineNotFound), step("engine remove", engine=True):
             await rt.link.engine.remove(container_id)
-        await remove_log_link(container.log_path)
+        await rt.logs.drop(container_id)
         rt.index.drop_container(container_id)
         await rt.records.drop_container(container.sandbox_id, container_id)

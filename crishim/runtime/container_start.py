@@ -17,16 +17,15 @@ from crishim.model import ContainerState
 from crishim.runtime.container_stop import kill
 from crishim.runtime.container_update import set_oom_score
 from crishim.runtime.core import Runtime
-from crishim.runtime.log_link import make_log_link, prepare_log_place
 from crishim.runtime.objects import Container
 
 
 async def start_container(rt: Runtime, container_id: str) -> None:
     """Start a created container (CRI StartContainer); one that runs already is success.
 
-    Raises ContainerNotFound, SandboxNotReady, ContainerNotRunning (it has run and ended), ContainerStartFailed with the
-    OCI runtime's words (the container is then EXITED). A call that is cancelled lets the start come to its end, so that
-    what is listed is true.
+    Raises ContainerNotFound, SandboxNotReady, ContainerNotRunning (it has run and ended), LogFailed (its log cannot be
+    written where it was asked for), ContainerStartFailed with the OCI runtime's words (the container is then EXITED). A
+    call that is cancelled lets the start come to its end, so that what is listed is true.
     """
     rt.link.need_loaded()
     container = rt.index.need_container(container_id)
@@ -40,7 +39,7 @@ async def start_container(rt: Runtime, container_id: str) -> None:
             )
         # A stop of the pod from now on waits for the container's lock, and then ends what was started.
         _need_ready(rt, container)
-        await prepare_log_place(container.log_path)
+        await rt.logs.begin(container)
         task, cancelled = await rt.background.complete(_start(rt, container), name=f"start {container.id[:13]}")
         if cancelled:
             raise asyncio.CancelledError from task.exception()
@@ -66,7 +65,6 @@ async def _start(rt: Runtime, container: Container) -> None:
     try:
         if (score := container.record.oom_score_adj) is not None and live.pid:
             set_oom_score(live.pid, score)
-        await make_log_link(container.log_path, live.log_path)
     except CRIError:
         await kill(rt, container.id)
         await rt.watch.refresh(container.id)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from crishim.network.namespaces import NetworkNamespaces
     from crishim.runtime.engine_link import EngineLink
     from crishim.runtime.host import Host
+    from crishim.runtime.logs import Logs
     from crishim.runtime.making import Making
     from crishim.runtime.records import Records
     from crishim.runtime.watch import Watch
@@ -52,6 +53,7 @@ class Runtime:
     namespaces: NetworkNamespaces
     images: Images
     watch: Watch
+    logs: Logs
     host: Callable[[], Host]
     """What the host of the engine allows, as of the last connection."""
     index: Index

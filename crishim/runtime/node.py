@@ -18,6 +18,7 @@ from crishim.engine.values import EngineEvent, EngineFacts
 from crishim.errors import CheckpointFailed, CRIError, EngineUnavailable
 from crishim.images.core import ImageSettings
 from crishim.images.service import Images
+from crishim.logs.api import LogWriter
 from crishim.network.api import Attached, PodAttachment, PodNetwork
 from crishim.network.namespaces import NetworkNamespaces
 from crishim.runtime import host, labels
@@ -25,6 +26,7 @@ from crishim.runtime.core import Runtime, RuntimeSettings
 from crishim.runtime.engine_link import COMPARE_EVERY, EngineLink
 from crishim.runtime.index import Index
 from crishim.runtime.last_seen import LastSeen, note_last_seen, read_last_seen
+from crishim.runtime.logs import Logs
 from crishim.runtime.names import Names
 from crishim.runtime.reconcile import Reconciler
 from crishim.runtime.records import Records
@@ -45,6 +47,7 @@ class Node:
         store: CheckpointStore,
         network: PodNetwork,
         namespaces: NetworkNamespaces,
+        log_writer: LogWriter,
         settings: RuntimeSettings | None = None,
         image_settings: ImageSettings | None = None,
         compare_every: float = COMPARE_EVERY,
@@ -64,7 +67,8 @@ class Node:
         self._locks = KeyedLocks()
         self._background = Background()
         self._records = Records(self._index, store, self._background)
-        self._watch = Watch(engine, self._index, self._records, retry=look_again_after)
+        self._logs = Logs(log_writer, self._index, self._records, self._background)
+        self._watch = Watch(engine, self._index, self._records, self._logs, retry=look_again_after)
         self._link = EngineLink(
             engine,
             on_connect=self._on_connect,
@@ -78,6 +82,7 @@ class Node:
             index=self._index,
             records=self._records,
             watch=self._watch,
+            logs=self._logs,
             names=self._names,
             locks=self._locks,
             namespaces=namespaces,
@@ -126,6 +131,7 @@ class Node:
             namespaces=self._namespaces,
             images=self._images,
             watch=self._watch,
+            logs=self._logs,
             host=lambda: self._host,
             index=self._index,
             names=self._names,
@@ -145,6 +151,7 @@ class Node:
             stack.push_async_callback(self._network.close)
             stack.push_async_callback(self._end_watching)
             stack.push_async_callback(self._link.close)
+            await self._logs.close()
             for name in await self._background.drain(drain):
                 log.warning("not finished at exit: %s", name)
 

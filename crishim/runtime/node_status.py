@@ -103,6 +103,7 @@ def _info(rt: Runtime, facts: EngineFacts | None) -> dict[str, object]:
     info: dict[str, object] = {
         "network": {"backend": rt.network.name},
         "host": {"oomScoreAdjFloor": host.oom_floor, "remarks": [host.remark] if host.remark else []},
+        "logs": dict(rt.logs.state()),
         "index": {"sandboxes": len(list(rt.index.sandboxes())), "containers": len(list(rt.index.containers()))},
     }
     if facts is not None:

@@ -59,7 +59,7 @@ async def inspect_all(engine: Engine, watch: Watch, ids: Iterable[str]) -> Read:
             else:
                 read.found.append(live)
                 if watch.counts(container_id, stamp):
-                    watch.apply(live)
+                    await watch.apply(live)
                 else:
                     watch.mark(container_id)
             in_a_row = 0

@@ -5,9 +5,7 @@ One bad object never fails the rest: it is told in the log and left alone.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import os
 from collections.abc import Awaitable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -24,7 +22,7 @@ from crishim.runtime import labels
 from crishim.runtime.adopt import adopt_container, adopt_sandbox, lost_sandbox, unseen_container
 from crishim.runtime.container_user import read_user
 from crishim.runtime.index import Change, Index
-from crishim.runtime.log_link import make_log_link, remove_log_link
+from crishim.runtime.logs import Logs
 from crishim.runtime.names import Names, parse_name
 from crishim.runtime.objects import Container, Sandbox
 from crishim.runtime.read_all import inspect_all
@@ -55,6 +53,7 @@ class Reconciler:
     index: Index
     records: Records
     watch: Watch
+    logs: Logs
     names: Names
     locks: KeyedLocks
     namespaces: NetworkNamespaces
@@ -89,7 +88,7 @@ class Reconciler:
             self._take_unseen(listed & read.unanswered)
             await self._forget_lost_containers(recorded - listed)
         await self._pin_again()
-        await self._link_logs()
+        await self.logs.follow_all()
         await self.records.flush()
 
     @contextmanager
@@ -188,7 +187,6 @@ class Reconciler:
         for sandbox in tuple(self.index.sandboxes()):
             for container_id in lost & sandbox.record.containers.keys():
                 if self.index.container(container_id) is None:
-                    await remove_log_link(_log_path(sandbox, sandbox.record.containers[container_id]))
                     await self.records.drop_container(sandbox.id, container_id)
 
     # --- namespaces
@@ -215,34 +213,6 @@ class Reconciler:
                 return
             path = self.namespaces.path(sandbox_id)
             await self.records.try_change(sandbox_id, lambda record: replace(record, netns_path=path))
-
-    # --- logs
-
-    async def _link_logs(self) -> None:
-        """Links that are missing: of a start during which we were killed, or whose answer was lost."""
-        started = [c for c in self.index.containers() if c.live.started_at and c.log_path and c.live.log_path]
-        # Labels that tell a log path may be an image's, and so a stranger's; the engine's name of it never is.
-        ours = [c for c in started if c.live.name.lstrip("/").startswith("k8s_")]
-        for container_id in await asyncio.to_thread(_unlinked, ours):
-            # Where somebody holds the lock, the container is being started or removed.
-            if not self.locks.locked(container_id):
-                await self._alone(container_id, self._link_log(container_id))
-
-    async def _link_log(self, container_id: str) -> None:
-        async with self.locks.hold(container_id):
-            if (container := self.index.container(container_id)) is not None:
-                log.info("the log link of container %s was missing", container_id[:13])
-                await make_log_link(container.log_path, container.live.log_path)
-
-
-def _unlinked(containers: list[Container]) -> list[str]:
-    """Those without anything at their log path; not where the pod's folder of logs is gone, too."""
-    return [
-        c.id
-        for c in containers
-        if not os.path.lexists(c.log_path) and os.path.isdir(os.path.dirname(c.log_path))
-        and os.path.exists(c.live.log_path)
-    ]  # fmt: skip
 
 
 def _log_path(sandbox: Sandbox, record: ContainerRecord) -> str:

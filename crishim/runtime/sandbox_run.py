@@ -116,7 +116,7 @@ async def _bring_up(rt: Runtime, undo: UndoStack, sandbox_id: str, *, host_netwo
     await undo.effect("start", start(), lambda _: None)
     live = await _inspect_running(rt, sandbox_id)
     attached = await _furnish(rt, sandbox_id, planned, live, resolv_conf)
-    rt.watch.apply(live)
+    await rt.watch.apply(live)
     # Durable first: what anybody has seen READY is READY after a crash, too.
     await rt.records.commit(
         sandbox_id, lambda r: replace(r, phase=Phase.READY, started_at=live.started_at, network=attached)

@@ -19,8 +19,8 @@ from crishim.errors import CRIError, EngineNotFound, EngineUnavailable
 from crishim.runtime import labels
 from crishim.runtime.container_user import read_user
 from crishim.runtime.index import Change, Index
-from crishim.runtime.log_link import remove_log_link
-from crishim.runtime.objects import start_failed
+from crishim.runtime.logs import Logs
+from crishim.runtime.objects import Container, start_failed
 from crishim.runtime.records import Records
 
 log = logging.getLogger(__name__)
@@ -36,10 +36,11 @@ RETRY = 1.0
 class Watch:
     """Turns 'something happened to X' into the index's new value of X."""
 
-    def __init__(self, engine: Engine, index: Index, records: Records, *, retry: float = RETRY) -> None:
+    def __init__(self, engine: Engine, index: Index, records: Records, logs: Logs, *, retry: float = RETRY) -> None:
         self._engine = engine
         self._index = index
         self._records = records
+        self._logs = logs
         self._retry = retry
         self._dirty: dict[str, None] = {}
         self._asking: set[str] = set()
@@ -170,17 +171,22 @@ class Watch:
         if live is None:
             await self.vanished(container_id)
         else:
-            self.apply(live)
+            await self.apply(live)
 
-    def apply(self, live: EngineContainer) -> None:
-        """Put an answer of the engine into the index, unless it is older than what is known."""
+    async def apply(self, live: EngineContainer) -> None:
+        """Put an answer of the engine into the index, unless it is older than what is known.
+
+        That a container has ended is told when its log is complete.
+        """
+        known = self._index.container(live.id)
+        if known is not None and (not known.seen or not _older(live, known.live)):
+            await self._logs.before_change(replace(known, log_path=_log_path(known, live)), live)
         sandbox, container = self._index.sandbox(live.id), self._index.container(live.id)
         if sandbox is not None and (not sandbox.seen or not _older(live, sandbox.live)):
             self._index.put_sandbox(replace(sandbox, live=live, seen=True))
         elif container is not None and (not container.seen or not _older(live, container.live)):
             user = container.user or (read_user(live.pid) if live.pid else None)
-            # Until it is seen, where its log lies is a guess.
-            path = container.log_path if container.seen else live.labels.get(labels.LOG_PATH, container.log_path)
+            path = _log_path(container, live)
             self._index.put_container(replace(container, live=live, seen=True, user=user, log_path=path))
 
     async def vanished(self, container_id: str) -> None:
@@ -189,8 +195,14 @@ class Watch:
             self._index.put_sandbox(replace(sandbox, live=None, seen=True))
         elif (container := self._index.container(container_id)) is not None:
             self._index.drop_container(container_id)
-            await remove_log_link(container.log_path)
+            await self._logs.finish(container_id)
+            await self._logs.drop(container_id)
             await self._records.drop_container(container.sandbox_id, container_id)
+
+
+def _log_path(container: Container, live: EngineContainer) -> str:
+    """Until a container is seen, where its log lies is a guess."""
+    return container.log_path if container.seen else live.labels.get(labels.LOG_PATH, container.log_path)
 
 
 _ORDER = {ContainerPhase.CREATED: 0, ContainerPhase.RUNNING: 1, ContainerPhase.EXITED: 2, ContainerPhase.REMOVING: 3}

@@ -116,8 +116,9 @@ def run(client: Client, image: str, logs: Path) -> None:
         containers[name] = made
         show(f"container {made[:13]} ({name}) was started")
 
-    say("The containers share the pod's network: what the client printed")
+    say("The containers share the pod's network: what the client printed, as the kubelet finds it in its log")
     show(wait_for_output(client, containers["client"]))
+    rotate(client, containers["client"])
 
     say("Processes beside it: one that is waited for, one that is talked to")
     answer = client.ExecSync(container_id=containers["server"], cmd=["sh", "-c", "ls -l /tmp/www; exit 3"], timeout=10)
@@ -158,9 +159,17 @@ def wait_for_output(client: Client, container_id: str) -> str:
     for _ in range(300):
         text = path.read_text() if path.exists() else ""
         if "demo.example" in text:
-            return "".join(json.loads(line)["log"] for line in text.splitlines())
+            return text
         time.sleep(0.1)
     raise SystemExit(f"the client container printed only: {text!r}")
+
+
+def rotate(client: Client, container_id: str) -> None:
+    """What a kubelet does with a log that has become large."""
+    log = Path(client.ContainerStatus(container_id=container_id).status.log_path)
+    old = log.rename(f"{log}.old")
+    client.ReopenContainerLog(container_id=container_id)
+    show(f"rotated: {old.name} has {old.stat().st_size} bytes, {log.name} has {log.stat().st_size}")
 
 
 def crictl(endpoint: str) -> None:

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from crishim.cri.v1 import runtime_pb2 as cri
-from tests.bench import cpu, figures, idle, judge, memory, reads, report, verbs
+from tests.bench import cpu, figures, idle, judge, logs, memory, reads, report, verbs
 from tests.bench.report import in_section
 from tests.bench.serve import serve
 from tests.conformance.critest import CritestError
@@ -63,17 +63,25 @@ def measure(
         own = verbs.measure(served, str(engine.socket), images.BUSYBOX_REF, rounds)
         calls = reads.measure_status(served, images.BUSYBOX_REF)
         spent = cpu.measure(served, engine, images.BUSYBOX_REF, max(1, rounds // 3))
+        written = [logs.measure_latency(served, images.BUSYBOX_REF, folder / "words")]
     with serve(folder / "b", engine.url, *none) as served:
         start.append(memory.growth(served, images.BUSYBOX_REF, pods))
     with serve(folder / "c", "simulated:", *none) as served:
         lists = reads.measure_lists(served, "busybox", (10, 100, 500, 1000))
     with serve(folder / "d", engine.url, *none) as served:
         spent += idle.measure(served, engine.pid, images.BUSYBOX_REF, idle_seconds)
+    with serve(folder / "e", "simulated:", *none) as served:
+        spools = folder / "e" / "run" / "simulated" / "containers"
+        written += logs.measure_passing(served, "busybox", spools, megabytes=20)
+    with serve(folder / "f", "simulated:", *none) as served:
+        written += logs.measure_idle(served, "busybox")
+    written += logs.measure_writer()
     measured += in_section("Memory and start", start)
     measured += in_section("Own share of each verb", own)
     measured += in_section("Calls that only read", calls)
     measured += in_section("Lists by number of containers, simulated engine", lists)
     measured += in_section("Processor time", spent)
+    measured += in_section("Logs", written)
     return version, measured
 
 

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,11 @@ class Crictl:
         self._program = program
         self._config = place / "crictl.yaml"
         self._config.write_text(f"runtime-endpoint: {endpoint}\nimage-endpoint: {endpoint}\ntimeout: 60\n")
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """One command that goes on; what it prints is read from its `stdout`."""
+        command = [str(self._program), f"--config={self._config}", *arguments]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """One command, whatever becomes of it."""
@@ -96,7 +102,7 @@ def test_walk(crictl: Crictl, reference: str, engine: TestEngine, tmp_path: Path
         {
             "metadata": {"name": "sleeper", "attempt": 2},
             "image": {"image": reference},
-            "command": ["sleep", "1000"],
+            "command": ["sh", "-c", "for i in 1 2 3; do echo line $i; done; exec sleep 1000"],
             "labels": {"role": "sleeper"},
             "log_path": "sleeper.log",
             "linux": {"resources": {"memory_limit_in_bytes": 64 << 20}},
@@ -118,6 +124,7 @@ def test_walk(crictl: Crictl, reference: str, engine: TestEngine, tmp_path: Path
     assert status["metadata"] == {"name": "sleeper", "attempt": 2}
     assert status["image"]["image"] == reference
 
+    check_logs(crictl, container)
     crictl("update", "--memory", str(96 << 20), container)
     assert engine.api.call("GET", f"/containers/{container}/json")["HostConfig"]["Memory"] == 96 << 20
     resources = crictl.json("inspect", container)["status"]["resources"]["linux"]
@@ -137,6 +144,33 @@ def test_walk(crictl: Crictl, reference: str, engine: TestEngine, tmp_path: Path
     assert crictl("pods", "--quiet") == ""
     assert reference in crictl("rmi", reference)
     assert image["id"] not in crictl("images", "--quiet", "--no-trunc")
+
+
+def check_logs(crictl: Crictl, container: str) -> None:
+    """`crictl logs` in each form, of a container that has printed three lines and runs on."""
+    end = time.monotonic() + 30
+    while crictl("logs", container).split("\n") != ["line 1", "line 2", "line 3"]:
+        assert time.monotonic() < end, crictl("logs", container)
+        time.sleep(0.05)
+    assert crictl("logs", "--tail", "1", container) == "line 3"
+    stamped = crictl("logs", "--timestamps", container).split("\n")
+    assert [line.split(" ", 1)[1] for line in stamped] == ["line 1", "line 2", "line 3"]
+    moments = [line.split(" ", 1)[0] for line in stamped]
+    assert moments == sorted(moments)
+    assert crictl("logs", "--since", "1h", container).count("line") == 3
+    assert crictl("logs", "--since", "2999-01-01T00:00:00Z", container) == ""
+    assert crictl("logs", "--limit-bytes", "6", container) == "line 1"
+    follow = crictl.start("logs", "--follow", "--tail", "2", container)
+    try:
+        assert follow.stdout is not None
+        assert [follow.stdout.readline() for _ in range(2)] == ["line 2\n", "line 3\n"]
+        log = Path(crictl.json("inspect", container)["status"]["logPath"])
+        log.rename(f"{log}.old")
+        crictl("logs", "--reopen", container)
+        assert log.exists()
+    finally:
+        follow.kill()
+        follow.communicate()
 
 
 def test_what_is_not_there_is_said_so(crictl: Crictl) -> None:

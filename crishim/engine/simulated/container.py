@@ -96,7 +96,7 @@ class SimulatedContainer:
                 oom_killed=self.oom_killed,
                 started_at=self.started_at,
                 finished_at=self.finished_at,
-                log_path=str(self.log_file) if self.log_file and self.started_at else "",
+                log_path=str(self.log_file) if self.log_file else "",
             )
         return self._view
 

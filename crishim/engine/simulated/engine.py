@@ -343,6 +343,13 @@ class SimulatedEngine(Engine):
             raise EngineConflict(f"container {container.id} is not running", container=container.id)
         self._machine.end(container, exit_code, oom_killed=oom_killed)
 
+    def say(self, id_or_name: str, data: bytes, stream: str = "stdout") -> None:
+        """Let a running container's program print something, to `stdout` or `stderr`."""
+        container = self._machine.find(id_or_name)
+        if not container.running:
+            raise EngineConflict(f"container {container.id} is not running", container=container.id)
+        self._machine.say(container, data, stream)
+
     def drop_events(self, count: int) -> None:
         """Lose the next events: no listener sees them."""
         self._machine.hub.to_drop += count

@@ -17,6 +17,7 @@ from crishim.engine.simulated.container import SimulatedContainer, make_containe
 from crishim.engine.simulated.events import EventHub
 from crishim.engine.simulated.images import ImageStore
 from crishim.engine.simulated.program import parse_signal
+from crishim.engine.simulated.spool import append
 from crishim.engine.values import ContainerSpec, EngineImage
 from crishim.errors import EngineConflict, EngineError, EngineNotFound, Kind
 
@@ -130,10 +131,16 @@ class Machine:
         if container.log_file is not None:
             container.log_file.touch()
         self.tell(container, "start")
+        self.say(container, program.output, "stdout")
         if program.ends_after == 0:
             self.end(container, program.exit_code)
         elif program.ends_after is not None:
             container.timer = self._clock.call_later(program.ends_after, lambda: self.end(container, program.exit_code))
+
+    def say(self, container: SimulatedContainer, data: bytes, stream: str) -> None:
+        """The program of a container prints something; without files for containers it is lost."""
+        if data and container.log_file is not None:
+            append(container.log_file, container.spec.log_spool, data, stream, self.now)
 
     def kill(self, container: SimulatedContainer, signal: str) -> None:
         """Send a signal to a container's program, if it runs."""

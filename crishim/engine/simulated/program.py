@@ -7,6 +7,7 @@
 | `sh -c "exit N"` | exit N at once |
 | `sh -c "sleep N"`, `sh -c "sleep N; exit M"` | exit 0 (or M) after N seconds |
 | first word begins with one of the engine's `missing` prefixes | cannot be started (exit code 127) |
+| `echo WORDS` | print them and exit 0 at once |
 | anything else | runs until a signal ends it |
 
 A signal ends a process as its default action says, with exit code 128 + number, except: a command line that holds the
@@ -41,6 +42,8 @@ class Program:
     """Seconds; None: never by itself."""
     exit_code: int = 0
     """Of its own end."""
+    output: bytes = b""
+    """What it prints first of all."""
     missing: bool = False
     """The executable does not exist."""
     ignores_term: bool = False
@@ -68,6 +71,8 @@ def parse_program(argv: Sequence[str], missing: Sequence[str] = DEFAULT_MISSING)
         return Program(missing=True)
     if name in ("true", "false"):
         return Program(ends_after=0, exit_code=int(name == "false"))
+    if name == "echo":
+        return Program(ends_after=0, output=" ".join(rest).encode() + b"\n")
     if name == "sleep" and rest and (seconds := _seconds(rest[0])) is not None:
         return Program(ends_after=seconds)
     if name in _SHELLS and len(rest) == 2 and rest[0] == "-c" and (found := _SCRIPT.fullmatch(rest[1])):

@@ -227,4 +227,7 @@ def _container(name: str, revision: int) -> ContainerRecord:
         resources=_resources(revision),
         oom_score_adj=-7,
         log_position=(4711, 1 << 40),
+        log_mark=(1 << 32) - 1,
+        log_file=(4712, -1),
+        log_complete=True,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -132,7 +131,11 @@ def listed_states(server: CrishimServer) -> dict[str, int]:
 
 def read_log(path: Path) -> str:
     """What a container has printed, in order, standard output and error mixed."""
-    return "".join(json.loads(line)["log"] for line in path.read_text().splitlines())
+    said = []
+    for line in path.read_bytes().split(b"\n")[:-1]:
+        _time, _stream, tag, text = line.split(b" ", 3)
+        said.append(text + (b"\n" if tag == b"F" else b""))
+    return b"".join(said).decode()
 
 
 def inspect(api: EngineApi, container_id: str) -> Mapping[str, Any]:

@@ -28,6 +28,8 @@ POOLED = 16
 """Connections to the engine that may wait for their next use."""
 POOL_IDLE = 40.0
 """Seconds after which such connections are closed: the HTTP client looks each 15 s for those that waited 15 s."""
+LOG_WRITER = "log writer"
+"""Task that is there from the first log on."""
 BRIDGES = "br-"
 """Begin of the names of bridges, which stay when their last pod goes."""
 
@@ -82,7 +84,7 @@ def _everywhere(server: CrishimServer, api: EngineApi) -> Iterator[str]:
     yield from (f"engine: {names}" for names in engine_containers(api))
     yield from (f"pin: {path.name}" for path in server.pins.glob("*"))
     yield from _mounts(server.folder)
-    yield from (f"log: {path}" for path in server.logs.rglob("*") if path.is_symlink() or path.is_file())
+    yield from (f"log: {path}" for path in server.logs.rglob("*") if path.is_symlink())
     if server.cni is not None:
         yield from (f"lease: {path}" for path in leases(server.cni))
         yield from (f"CNI result: {path}" for path in server.state.rglob("results/*"))
@@ -139,7 +141,8 @@ def _itself(server: CrishimServer, quiet: Quiet, pooled: int) -> Iterator[str]:
     for kind, count in now.descriptors.items():
         if count > quiet.descriptors[kind] + (pooled if kind == "socket" else 0):
             yield f"descriptors: {count} × {kind}, before {quiet.descriptors[kind]}"
-    yield from (f"task: {count} × {name}" for name, count in (now.tasks - quiet.tasks).items())
+    yield from (f"task: {count} × {name}" for name, count in (now.tasks - quiet.tasks).items() if name != LOG_WRITER)
+    yield from (f"log open: {path}" for path in server.open_logs())
     yield from (f"process of the server: {words}" for words in server.children())
 
 

@@ -234,11 +234,27 @@ class CrishimServer:
         return int(words[1]) * os.sysconf("SC_PAGE_SIZE")
 
     def children(self) -> list[str]:
-        """Its processes below it, zombies named so."""
+        """Its processes below it but the writer of logs, zombies named so."""
         return [
             "(zombie)" if processes.is_zombie(pid) else processes.command_line(pid)
             for pid in processes.descendants(self.pid)
+            if pid != self.log_writer
         ]
+
+    @property
+    def log_writer(self) -> int:
+        """The process that writes container logs, 0 while there is none."""
+        for pid in processes.descendants(self.pid):
+            if not processes.is_zombie(pid) and "crishim.logs.worker" in processes.command_line(pid):
+                return pid
+        return 0
+
+    def open_logs(self) -> list[str]:
+        """Files of containers that the writer of logs holds open: logs and the engine's own."""
+        if not (pid := self.log_writer):
+            return []
+        targets = [os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()]
+        return [target for target in targets if target.startswith(str(self.logs)) or "-json.log" in target]
 
     def tasks(self) -> Counter[str]:
         """Names of its coroutines' tasks, those that gRPC numbers without their numbers."""

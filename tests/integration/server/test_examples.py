@@ -43,10 +43,11 @@ def test_a_pod_end_to_end(engine: TestEngine, busybox_image: str) -> None:
         done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         assert "hello from the pod" in done.stdout
-        assert "demo.example" in done.stdout, "the pod's resolv.conf"
+        assert " stdout F search demo.example" in done.stdout, "the pod's resolv.conf, in the container's log"
         assert "SAID THROUGH A WEBSOCKET" in done.stdout
         assert "exit code 3" in done.stdout
         assert "exit code 5" in done.stdout
+        assert "rotated: client.log.old has" in done.stdout
         assert "left behind: 0 objects" in done.stdout
         assert engine_containers(engine.api) == []
 

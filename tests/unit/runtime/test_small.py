@@ -12,7 +12,6 @@ from crishim.model import DNSConfig
 from crishim.runtime.container_update import set_oom_score
 from crishim.runtime.container_user import read_user
 from crishim.runtime.host import Host, detect
-from crishim.runtime.log_link import make_log_link, prepare_log_place, remove_log_link
 from crishim.runtime.objects import ContainerUser
 from crishim.runtime.resolv_conf import make_resolv_conf
 
@@ -82,59 +81,6 @@ def test_scores_are_clamped_to_what_the_host_allows(floor: int, wanted: int, giv
     host = Host(oom_floor=floor)
     assert host.clamp_oom_score(wanted) == given
     assert bool(host.remark) == (floor != -1000)
-
-
-# --- the log's link
-
-
-async def test_a_log_link_from_its_place_to_its_end(tmp_path: Path) -> None:
-    log, target = tmp_path / "pod" / "c" / "0.log", tmp_path / "engine.log"
-    target.write_text("line")
-    await prepare_log_place(str(log))
-    await make_log_link(str(log), str(target))
-    assert log.read_text() == "line"
-    await remove_log_link(str(log))
-    assert log.is_symlink()  # its log is still there
-    target.unlink()
-    await remove_log_link(str(log))
-    assert not log.is_symlink()
-    await remove_log_link(str(log))
-
-
-async def test_what_lies_in_a_logs_place_stays(tmp_path: Path) -> None:
-    log, target = tmp_path / "0.log", tmp_path / "engine.log"
-    target.write_text("engine")
-    log.write_text("precious")
-    with pytest.raises(InvalidArgument, match="exists already"):
-        await prepare_log_place(str(log))
-    with pytest.raises(InvalidArgument):
-        await make_log_link(str(log), str(target))
-    await remove_log_link(str(log))
-    assert log.read_text() == "precious"
-    log.unlink()
-    log.symlink_to(target)  # of a container that is still there
-    with pytest.raises(InvalidArgument, match="exists already"):
-        await prepare_log_place(str(log))
-
-
-async def test_a_link_to_a_log_that_is_gone_makes_room(tmp_path: Path) -> None:
-    log = tmp_path / "0.log"
-    log.symlink_to(tmp_path / "gone")
-    await prepare_log_place(str(log))
-    assert not log.is_symlink()
-
-
-async def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(InvalidArgument, match=r"config\.log_path"):
-        await prepare_log_place(str(tmp_path / "file" / "0.log"))
-
-
-async def test_no_log_no_link() -> None:
-    await prepare_log_place("")
-    await make_log_link("", "/x")
-    await make_log_link("/x", "")
-    await remove_log_link("")
 
 
 # --- processes

@@ -14,7 +14,9 @@ from crishim.checkpoint.memory import MemoryStore
 from crishim.engine.simulated import Fail, Hang, SimulatedEngine, settle
 from crishim.engine.values import ContainerPhase, ContainerSpec, EngineContainer
 from crishim.errors import EngineError, EngineUnavailable
+from crishim.logs.inline import InlineLogWriter
 from crishim.runtime.index import Index
+from crishim.runtime.logs import Logs
 from crishim.runtime.objects import Container, Sandbox
 from crishim.runtime.records import Records
 from crishim.runtime.watch import Watch
@@ -34,7 +36,9 @@ class Room:
         self.engine = SimulatedEngine()
         self.index = Index()
         self.store = MemoryStore()
-        self.watch = Watch(self.engine, self.index, Records(self.index, self.store, Background()), retry=0.001)
+        records = Records(self.index, self.store, Background())
+        logs = Logs(InlineLogWriter(), self.index, records, Background())
+        self.watch = Watch(self.engine, self.index, records, logs, retry=0.001)
         self._make_container = make_container
         self.index.put_sandbox(make_sandbox())
 
@@ -196,11 +200,11 @@ async def test_states_move_forward(
     container = next(iter(room.index.containers()))
     before, after = make_live(container.id, **known), make_live(container.id, **answer)
     room.index.put_container(replace(container, live=before))
-    room.watch.apply(after)
+    await room.watch.apply(after)
     assert room.index.need_container(container.id).live is (after if taken else before)
     sandbox = room.index.need_sandbox("s1")
     room.index.put_sandbox(replace(sandbox, live=replace(before, id="s1")))
-    room.watch.apply(replace(after, id="s1"))
+    await room.watch.apply(replace(after, id="s1"))
     assert room.index.need_sandbox("s1").live == replace(after if taken else before, id="s1")
 
 
@@ -210,8 +214,8 @@ async def test_an_answer_makes_the_unseen_seen(
     container = room.index.need_container(await room.add())
     room.index.put_container(replace(container, seen=False))
     room.index.put_sandbox(replace(make_sandbox(), live=None, seen=False))
-    room.watch.apply(make_live(container.id))
-    room.watch.apply(make_live("s1"))
+    await room.watch.apply(make_live(container.id))
+    await room.watch.apply(make_live("s1"))
     assert room.index.need_container(container.id).seen
     assert room.index.need_sandbox("s1").seen
     room.index.put_sandbox(replace(make_sandbox(), live=None, seen=False))

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 from crishim.checkpoint.memory import MemoryStore
 from crishim.engine.simulated import SimulatedEngine
 from crishim.engine.values import EngineContainer
+from crishim.logs.inline import InlineLogWriter
 from crishim.model import (
     ContainerConfig,
     ContainerMetadata,
@@ -94,7 +95,7 @@ class Server:
         self.lines = {
             name: _Line(wrap(name, getattr(world, name))) for name in ("engine", "store", "network", "namespaces")
         }
-        self.node = Node(**cast(Any, self.lines), **settings)
+        self.node = Node(**cast(Any, self.lines), log_writer=InlineLogWriter(), **settings)
         self._before = asyncio.all_tasks()
 
     async def start(self) -> None:

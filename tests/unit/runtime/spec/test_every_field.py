@@ -101,7 +101,7 @@ CONTAINER: dict[str, tuple[Any, str]] = {
     "devices.permissions": ("r", CHANGED),
     "labels": ({"other": "1"}, CHANGED),
     "annotations": ({"other": "1"}, CHANGED),
-    "log_path": ("other.log", "the link to the engine's log, by log_link"),
+    "log_path": ("other.log", "the log's path, by runtime.logs"),
     "stdin": (False, CHANGED),
     "stdin_once": (True, CHANGED),
     "tty": (True, CHANGED),
