@@ -29,6 +29,7 @@ from crishim.rpc.unix_socket import ServerSocket
 from crishim.runtime.core import RuntimeSettings
 from crishim.runtime.node import Node
 from crishim.service.notify import Notifier
+from crishim.stats.service import Stats
 from crishim.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -77,7 +78,8 @@ async def _serve(settings: Settings, socket: ServerSocket, sinks: list[Timeline]
             await node.start()
         except (CRIError, OSError) as error:
             raise StartFailed(f"cannot start: {error}") from error
-        server = Server(serve_from(node.runtime), sinks=sinks)
+        served = serve_from(node.runtime, stats=Stats(node.runtime, layer_budget=settings.layer_budget))
+        server = Server(served, sinks=sinks)
         try:
             await server.start(socket)
         except (OSError, RuntimeError) as error:  # gRPC's word for a socket that it cannot bind
@@ -93,6 +95,7 @@ async def _serve(settings: Settings, socket: ServerSocket, sinks: list[Timeline]
             notifier.stopping()
             logger.info("stopping: calls under way have %g s", settings.drain_limit)
             await stop_serving(server, settings.drain_limit, stop.second)
+            await served.close()
     finally:
         await node.close(CLOSE_LIMIT)
     logger.info("stopped")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from crishim.rpc.ready import ReadyContainers, ReadyImages, ReadySandboxes
+from crishim.stats.service import Stats
 
 if TYPE_CHECKING:
     from crishim.runtime.core import Runtime
@@ -19,13 +20,19 @@ class Served:
     sandboxes: ReadySandboxes
     containers: ReadyContainers
     images: ReadyImages
+    stats: Stats
+
+    async def close(self) -> None:
+        """End what goes on in the background. To be called when no call is under way any more."""
+        await self.stats.close()
 
 
-def serve_from(runtime: Runtime) -> Served:
+def serve_from(runtime: Runtime, *, stats: Stats | None = None) -> Served:
     """A runtime with empty stores of ready messages, which follow its index from now on."""
     return Served(
         runtime=runtime,
         sandboxes=ReadySandboxes(runtime.index),
         containers=ReadyContainers(runtime.index),
         images=ReadyImages(runtime.images),
+        stats=stats or Stats(runtime),
     )

@@ -11,7 +11,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from crishim.cri.v1 import runtime_pb2 as pb
-from crishim.rpc import containers, images, node, sandboxes
+from crishim.rpc import containers, images, node, sandboxes, stats
 from crishim.rpc.served import Served
 
 Answer = Message | bytes
@@ -51,11 +51,11 @@ TABLE: Mapping[str, tuple[str, Handler | None]] = {
     "Exec": (RUNTIME, None),
     "Attach": (RUNTIME, None),
     # statistics, metrics, events
-    "ContainerStats": (RUNTIME, None),
-    "ListContainerStats": (RUNTIME, None),
+    "ContainerStats": (RUNTIME, stats.container),
+    "ListContainerStats": (RUNTIME, stats.containers),
     "StreamContainerStats": (RUNTIME, None),
-    "PodSandboxStats": (RUNTIME, None),
-    "ListPodSandboxStats": (RUNTIME, None),
+    "PodSandboxStats": (RUNTIME, stats.pod),
+    "ListPodSandboxStats": (RUNTIME, stats.pods),
     "StreamPodSandboxStats": (RUNTIME, None),
     "ListMetricDescriptors": (RUNTIME, None),
     "ListPodSandboxMetrics": (RUNTIME, None),
