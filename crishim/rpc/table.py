@@ -1,21 +1,23 @@
 """All RPCs of CRI v1: name → service and handler. A handler decodes, calls one verb, and encodes.
 
+That of an RPC which answers with a stream returns a generator of the stream's messages, each encoded.
+
 A handler of None stands for an RPC that this version does not carry out: it answers UNIMPLEMENTED with its name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Any
 
 from google.protobuf.message import Message
 
 from crishim.cri.v1 import runtime_pb2 as pb
-from crishim.rpc import containers, images, node, sandboxes, stats
+from crishim.rpc import containers, images, node, sandboxes, stats, streams
 from crishim.rpc.served import Served
 
-Answer = Message | bytes
-"""A response, or its ready bytes."""
+Answer = Message | bytes | AsyncGenerator[bytes]
+"""A response, its ready bytes, or those of a stream's messages."""
 Handler = Callable[[Served, Any], Awaitable[Answer]]
 """Takes the request that the descriptor names for the RPC."""
 
@@ -34,7 +36,7 @@ TABLE: Mapping[str, tuple[str, Handler | None]] = {
     "RemovePodSandbox": (RUNTIME, sandboxes.remove),
     "PodSandboxStatus": (RUNTIME, sandboxes.status),
     "ListPodSandbox": (RUNTIME, sandboxes.list_all),
-    "StreamPodSandboxes": (RUNTIME, None),
+    "StreamPodSandboxes": (RUNTIME, streams.sandboxes),
     "UpdatePodSandboxResources": (RUNTIME, sandboxes.update_resources),
     "PortForward": (RUNTIME, None),
     # containers
@@ -43,7 +45,7 @@ TABLE: Mapping[str, tuple[str, Handler | None]] = {
     "StopContainer": (RUNTIME, containers.stop),
     "RemoveContainer": (RUNTIME, containers.remove),
     "ListContainers": (RUNTIME, containers.list_all),
-    "StreamContainers": (RUNTIME, None),
+    "StreamContainers": (RUNTIME, streams.containers),
     "ContainerStatus": (RUNTIME, containers.status),
     "UpdateContainerResources": (RUNTIME, containers.update_resources),
     "ReopenContainerLog": (RUNTIME, None),
@@ -53,10 +55,10 @@ TABLE: Mapping[str, tuple[str, Handler | None]] = {
     # statistics, metrics, events
     "ContainerStats": (RUNTIME, stats.container),
     "ListContainerStats": (RUNTIME, stats.containers),
-    "StreamContainerStats": (RUNTIME, None),
+    "StreamContainerStats": (RUNTIME, streams.container_stats),
     "PodSandboxStats": (RUNTIME, stats.pod),
     "ListPodSandboxStats": (RUNTIME, stats.pods),
-    "StreamPodSandboxStats": (RUNTIME, None),
+    "StreamPodSandboxStats": (RUNTIME, streams.pod_stats),
     "ListMetricDescriptors": (RUNTIME, None),
     "ListPodSandboxMetrics": (RUNTIME, None),
     "StreamPodSandboxMetrics": (RUNTIME, None),
@@ -67,7 +69,7 @@ TABLE: Mapping[str, tuple[str, Handler | None]] = {
     "RestorePod": (RUNTIME, None),
     # images
     "ListImages": (IMAGES, images.list_all),
-    "StreamImages": (IMAGES, None),
+    "StreamImages": (IMAGES, streams.images),
     "ImageStatus": (IMAGES, images.status),
     "PullImage": (IMAGES, images.pull),
     "RemoveImage": (IMAGES, images.remove),

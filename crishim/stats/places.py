@@ -95,7 +95,8 @@ class Places:
 
     def check(self, object_id: str, pid: int) -> None:
         """Raise Vanished unless the process is still the container's; asked after reading of it in /proc."""
-        self._find(object_id, pid)
+        if object_id.encode() not in read(f"{self._proc}/{pid}/cgroup"):
+            raise Vanished(object_id)
 
     def forget(self, object_id: str) -> None:
         """The container is gone, or its cgroup is not where it was."""

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
+
 from crishim.stats.files import read_if_there
 from crishim.stats.values import Pressure, Stall
+
+_LINE = re.compile(rb"^(some|full) avg10=([\d.]+) avg60=([\d.]+) avg300=([\d.]+) total=(\d+)$", re.MULTILINE)
 
 
 def read_pressure(path: str) -> Pressure | None:
@@ -12,17 +17,12 @@ def read_pressure(path: str) -> Pressure | None:
     return parse_pressure(text) if text else None
 
 
+@lru_cache(1024)  # most containers rest, and tell the same each time
 def parse_pressure(text: bytes) -> Pressure | None:
     """The two lines; None without a line `some`."""
-    stalls = {}
-    for line in text.splitlines():
-        kind, *pairs = line.split()
-        values = dict(pair.split(b"=", 1) for pair in pairs)
-        stalls[kind] = Stall(
-            total=int(values[b"total"]) * 1000,
-            avg10=float(values[b"avg10"]),
-            avg60=float(values[b"avg60"]),
-            avg300=float(values[b"avg300"]),
-        )
+    stalls = {
+        kind: Stall(int(total) * 1000, float(avg10), float(avg60), float(avg300))
+        for kind, avg10, avg60, avg300, total in _LINE.findall(text)
+    }
     some = stalls.get(b"some")
     return None if some is None else Pressure(some, stalls.get(b"full"))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import TypeVar
 
 from crishim.engine.values import EngineFacts
@@ -87,7 +86,7 @@ class Reader:
     def _with_rate(self, key: str, life: int, usage: Usage) -> Usage:
         if usage.cpu is None:
             return usage
-        return replace(usage, nano_cores=self._rates.note(key, life, usage.time, usage.cpu))
+        return usage._replace(nano_cores=self._rates.note(key, life, usage.time, usage.cpu))
 
     def _pod(self, sandbox: Sandbox, members: Members, mountpoint: str) -> PodFigures:
         containers = each(members, lambda container: self._running(container, mountpoint))

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 
 class Vanished(Exception):  # noqa: N818 - nothing went wrong: it ended while it was looked at
     """The container or process is not there any more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stall:
-    """One line of a pressure file (CRI `PsiData`)."""
+class Stall(NamedTuple):
+    """One line of a pressure file (CRI `PsiData`). A tuple, as are others of which a list makes hundreds."""
 
     total: int
     """Nanoseconds; the kernel counts microseconds."""
@@ -24,16 +24,14 @@ class Stall:
     avg300: float
 
 
-@dataclass(frozen=True, slots=True)
-class Pressure:
+class Pressure(NamedTuple):
     """Pressure stall information of one resource (CRI `PsiStats`). `full` is missing on kernels that lack it."""
 
     some: Stall
     full: Stall | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class Memory(NamedTuple):
     """Memory of a cgroup and all below it."""
 
     usage: int
@@ -72,8 +70,7 @@ class Memory:
         return max(self.swap_limit - self.swap_usage, 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class Usage(NamedTuple):
     """One cgroup at one moment, as far as statistics tell of it."""
 
     time: int
@@ -125,8 +122,7 @@ class Detail:
     """Page size as cgroups write it (`2MB`), bytes in use, most that ever were."""
 
 
-@dataclass(frozen=True, slots=True)
-class Interface:
+class Interface(NamedTuple):
     """Counters of one network interface (CRI `NetworkInterfaceUsage`)."""
 
     name: str
