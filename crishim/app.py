@@ -78,7 +78,11 @@ async def _serve(settings: Settings, socket: ServerSocket, sinks: list[Timeline]
             await node.start()
         except (CRIError, OSError) as error:
             raise StartFailed(f"cannot start: {error}") from error
-        served = serve_from(node.runtime, stats=Stats(node.runtime, layer_budget=settings.layer_budget))
+        served = serve_from(
+            node.runtime,
+            stats=Stats(node.runtime, layer_budget=settings.layer_budget),
+            event_backlog=settings.event_backlog,
+        )
         server = Server(served, sinks=sinks)
         try:
             await server.start(socket)
@@ -94,6 +98,7 @@ async def _serve(settings: Settings, socket: ServerSocket, sinks: list[Timeline]
         finally:
             notifier.stopping()
             logger.info("stopping: calls under way have %g s", settings.drain_limit)
+            served.end_streams()
             await stop_serving(server, settings.drain_limit, stop.second)
             await served.close()
     finally:

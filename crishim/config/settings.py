@@ -136,6 +136,10 @@ class Settings(BaseModel):
     """Percent of a core that counting the sizes of containers' writable layers may take while somebody asks for
     statistics; with 0 each is looked into once, a little. The default counts 100,000 files in 20 s."""
 
+    event_backlog: Annotated[Bytes, Field(ge=1 << 20)] = 16 << 20
+    """Bytes of events that a listener of GetContainerEvents may leave unread before its stream is cut, at least 1
+    MiB. Above a quarter of it only the newest event of each object is kept. The default holds some ten thousand."""
+
     @property
     def socket_path(self) -> Path:
         """Where `listen` lies."""

@@ -6,9 +6,19 @@ nothing but the bytes that it has not read yet.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from typing import Protocol
 
 from crishim.rpc.framing import field
+
+
+class Stream(Protocol):
+    """The encoded messages of a stream, to be closed whatever became of it. An async generator is one."""
+
+    def __aiter__(self) -> AsyncIterator[bytes]: ...
+    async def __anext__(self) -> bytes: ...
+    async def aclose(self) -> None: ...
+
 
 CHUNK = 256 << 10
 """Bytes of a message, unless a single item is larger."""

@@ -79,7 +79,7 @@ class Outcome:
     def stream(
         self, name: str, request_class: type[Message], handler: Callable[[Any], Awaitable[Any]]
     ) -> Callable[[bytes, Context], Awaitable[None]]:
-        """The method `name` with a stream of responses; its handler returns an async generator of their bytes.
+        """The method `name` with a stream of responses; its handler returns an iterator over their bytes.
 
         What is timed is the whole stream, its reader's pauses included. Messages are written from here, rather than
         fetched by gRPC, so that a caller who leaves is noticed here and the generator ends in the same task.
@@ -90,6 +90,7 @@ class Outcome:
                 with self._watch(name) as seen:
                     seen.append(request := _parse(request_class, wire))
                     async with aclosing(await handler(request)) as messages:
+                        await _begin(context)
                         async for message in messages:
                             await _write(context, message)
             except Failure as failure:
@@ -120,6 +121,14 @@ class Outcome:
                 log.exception("%s failed unexpectedly", name, extra={"ids": ids_of(*seen)})
                 text = f"internal error in {name}: {type(error).__name__}; the log has the details"
                 raise Failure(grpc.StatusCode.INTERNAL, text) from error
+
+
+async def _begin(context: Context) -> None:
+    """Tell the caller that it is being listened to, before there is a message: some streams have none for hours."""
+    try:
+        await context.send_initial_metadata(())
+    except Exception as error:
+        raise _CallerLeft from error
 
 
 async def _write(context: Context, message: bytes) -> None:

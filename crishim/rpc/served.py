@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from crishim.events.hub import BACKLOG, Events
+from crishim.rpc.event_messages import encode_event
 from crishim.rpc.ready import ReadyContainers, ReadyImages, ReadySandboxes
 from crishim.stats.service import Stats
 
@@ -21,18 +23,34 @@ class Served:
     containers: ReadyContainers
     images: ReadyImages
     stats: Stats
+    events: Events
+
+    def end_streams(self) -> None:
+        """End the streams that would last for ever, so that the server can stop."""
+        self.events.close()
 
     async def close(self) -> None:
         """End what goes on in the background. To be called when no call is under way any more."""
+        self.events.close()
         await self.stats.close()
 
 
-def serve_from(runtime: Runtime, *, stats: Stats | None = None) -> Served:
-    """A runtime with empty stores of ready messages, which follow its index from now on."""
+def serve_from(runtime: Runtime, *, stats: Stats | None = None, event_backlog: int = BACKLOG) -> Served:
+    """A runtime with empty stores of ready messages, which follow its index from now on.
+
+    `event_backlog`: bytes of events that a listener may leave unread.
+    """
+    sandboxes, containers = ReadySandboxes(runtime.index), ReadyContainers(runtime.index)
     return Served(
         runtime=runtime,
-        sandboxes=ReadySandboxes(runtime.index),
-        containers=ReadyContainers(runtime.index),
+        sandboxes=sandboxes,
+        containers=containers,
         images=ReadyImages(runtime.images),
         stats=stats or Stats(runtime),
+        events=Events(
+            runtime.index,
+            lambda event: encode_event(event, sandboxes, containers),
+            loaded=lambda: runtime.link.loaded,
+            backlog=event_backlog,
+        ),
     )

@@ -5,8 +5,6 @@ Each takes its items at once and returns how to read them, so that an error is t
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-
 from crishim.cri.v1 import runtime_pb2 as pb
 from crishim.model import (
     ContainerFilter,
@@ -15,14 +13,14 @@ from crishim.model import (
     PodSandboxFilter,
     PodSandboxStatsFilter,
 )
-from crishim.rpc.chunks import frame, stream_items
+from crishim.rpc.chunks import Stream, frame, stream_items
 from crishim.rpc.decode import decode
 from crishim.rpc.selection import select_containers, select_sandboxes
 from crishim.rpc.served import Served
 from crishim.rpc.stats_messages import make_container_stats, make_pod_stats
 
 
-async def sandboxes(served: Served, request: pb.StreamPodSandboxesRequest) -> AsyncGenerator[bytes]:
+async def sandboxes(served: Served, request: pb.StreamPodSandboxesRequest) -> Stream:
     """StreamPodSandboxes, from ready bytes."""
     served.runtime.link.need_loaded()
     wanted = decode(request.filter, PodSandboxFilter, at="filter")
@@ -30,7 +28,7 @@ async def sandboxes(served: Served, request: pb.StreamPodSandboxesRequest) -> As
     return stream_items(served.sandboxes.each_item(chosen))
 
 
-async def containers(served: Served, request: pb.StreamContainersRequest) -> AsyncGenerator[bytes]:
+async def containers(served: Served, request: pb.StreamContainersRequest) -> Stream:
     """StreamContainers, from ready bytes."""
     served.runtime.link.need_loaded()
     wanted = decode(request.filter, ContainerFilter, at="filter")
@@ -38,20 +36,20 @@ async def containers(served: Served, request: pb.StreamContainersRequest) -> Asy
     return stream_items(served.containers.each_item(chosen))
 
 
-async def images(served: Served, request: pb.StreamImagesRequest) -> AsyncGenerator[bytes]:
+async def images(served: Served, request: pb.StreamImagesRequest) -> Stream:
     """StreamImages."""
     served.runtime.link.need_loaded()
     return stream_items(served.images.each_item(decode(request.filter, ImageFilter, at="filter")))
 
 
-async def container_stats(served: Served, request: pb.StreamContainerStatsRequest) -> AsyncGenerator[bytes]:
+async def container_stats(served: Served, request: pb.StreamContainerStatsRequest) -> Stream:
     """StreamContainerStats."""
     served.runtime.link.need_loaded()
     found = await served.stats.containers(decode(request.filter, ContainerStatsFilter, at="filter"))
     return stream_items([frame(make_container_stats(figures).SerializeToString()) for figures in found])
 
 
-async def pod_stats(served: Served, request: pb.StreamPodSandboxStatsRequest) -> AsyncGenerator[bytes]:
+async def pod_stats(served: Served, request: pb.StreamPodSandboxStatsRequest) -> Stream:
     """StreamPodSandboxStats."""
     served.runtime.link.need_loaded()
     found = await served.stats.pods(decode(request.filter, PodSandboxStatsFilter, at="filter"))

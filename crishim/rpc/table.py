@@ -1,22 +1,23 @@
 """All RPCs of CRI v1: name → service and handler. A handler decodes, calls one verb, and encodes.
 
-That of an RPC which answers with a stream returns a generator of the stream's messages, each encoded.
+That of an RPC which answers with a stream returns an iterator over the stream's messages, each encoded.
 
 A handler of None stands for an RPC that this version does not carry out: it answers UNIMPLEMENTED with its name.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from google.protobuf.message import Message
 
 from crishim.cri.v1 import runtime_pb2 as pb
-from crishim.rpc import containers, images, node, sandboxes, stats, streams
+from crishim.rpc import containers, events, images, node, sandboxes, stats, streams
+from crishim.rpc.chunks import Stream
 from crishim.rpc.served import Served
 
-Answer = Message | bytes | AsyncGenerator[bytes]
+Answer = Message | bytes | Stream
 """A response, its ready bytes, or those of a stream's messages."""
 Handler = Callable[[Served, Any], Awaitable[Answer]]
 """Takes the request that the descriptor names for the RPC."""
@@ -62,7 +63,7 @@ TABLE: Mapping[str, tuple[str, Handler | None]] = {
     "ListMetricDescriptors": (RUNTIME, None),
     "ListPodSandboxMetrics": (RUNTIME, None),
     "StreamPodSandboxMetrics": (RUNTIME, None),
-    "GetContainerEvents": (RUNTIME, None),
+    "GetContainerEvents": (RUNTIME, events.listen),
     # checkpoint and restore of processes
     "CheckpointContainer": (RUNTIME, None),
     "CheckpointPod": (RUNTIME, None),

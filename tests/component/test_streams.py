@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import grpc
 import pytest
 
 from crishim.cri.v1 import runtime_pb2 as pb
+from crishim.testing.client import CRIClient
+from crishim.testing.endpoint import serve_endpoint
 from tests.component.conftest import LIMIT, World
 
 FEW, MANY = 3, 40
@@ -65,6 +68,30 @@ def test_statistics(full: World) -> None:
 def test_nothing_to_tell_is_an_empty_stream(full: World) -> None:
     wanted = pb.ContainerFilter(id="none")
     assert list(full.client.StreamContainers(pb.StreamContainersRequest(filter=wanted), timeout=LIMIT)) == []
+
+
+def test_events_of_a_pods_life(full: World) -> None:
+    stream = full.client.GetContainerEvents(pb.GetEventsRequest(), timeout=LIMIT)
+    stream.initial_metadata()
+    pod = full.run_pod("seen")
+    full.client.RemovePodSandbox(pb.RemovePodSandboxRequest(pod_sandbox_id=pod), timeout=LIMIT)
+    events = [next(stream) for _ in range(4)]
+    stream.cancel()
+    assert [event.container_event_type for event in events] == [0, 1, 2, 3]
+    assert {event.container_id for event in events} == {pod}
+    assert {event.pod_sandbox_status.metadata.name for event in events} == {"seen"}
+
+
+def test_a_server_with_listeners_stops_at_once() -> None:
+    with serve_endpoint(flags=["--drain-limit=60"]) as server, CRIClient(server.endpoint) as client:
+        streams = [client.GetContainerEvents(pb.GetEventsRequest(), timeout=LIMIT * 2) for _ in range(3)]
+        for stream in streams:
+            stream.initial_metadata()
+        began = time.monotonic()
+        assert server.stop() == 0
+        assert time.monotonic() - began < 30, "half of what a call may take"
+        for stream in streams:
+            assert list(stream) == []
 
 
 def test_a_bad_filter_is_refused_before_anything_is_told(full: World) -> None:
