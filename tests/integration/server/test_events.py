@@ -46,7 +46,7 @@ class Listening:
 
     def until(self, name: str, object_id: str) -> list[pb.ContainerEventResponse]:
         """All events up to this one."""
-        found = []
+        found: list[pb.ContainerEventResponse] = []
         while not found or (kind(found[-1]), found[-1].container_id) != (name, object_id):
             found.append(self.events.get(timeout=CALL))
         return found
