@@ -29,6 +29,7 @@ from crishim.rpc.unix_socket import ServerSocket
 from crishim.runtime.core import RuntimeSettings
 from crishim.runtime.node import Node
 from crishim.service.notify import Notifier
+from crishim.stats.service import Stats
 from crishim.streaming.server import CannotListen, StreamingServer, StreamingSettings
 from crishim.timeline import Timeline
 
@@ -80,7 +81,13 @@ async def _serve(settings: Settings, socket: ServerSocket, sinks: list[Timeline]
             await streaming.start()
         except (CRIError, OSError, CannotListen) as error:
             raise StartFailed(f"cannot start: {error}") from error
-        server = Server(serve_from(node.runtime, streaming), sinks=sinks)
+        served = serve_from(
+            node.runtime,
+            streaming,
+            stats=Stats(node.runtime, layer_budget=settings.layer_budget),
+            event_backlog=settings.event_backlog,
+        )
+        server = Server(served, sinks=sinks)
         try:
             await server.start(socket)
         except (OSError, RuntimeError) as error:  # gRPC's word for a socket that it cannot bind
@@ -95,7 +102,9 @@ async def _serve(settings: Settings, socket: ServerSocket, sinks: list[Timeline]
         finally:
             notifier.stopping()
             logger.info("stopping: calls under way have %g s", settings.drain_limit)
+            served.end_streams()
             await stop_serving(server, settings.drain_limit, stop.second)
+            await served.close()
     finally:
         await streaming.stop()
         await node.close(CLOSE_LIMIT)

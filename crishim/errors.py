@@ -335,6 +335,15 @@ class EngineConflict(EngineError):
     kind = Kind.FAILED_PRECONDITION
 
 
+class ListenerTooSlow(CRIError):
+    """A listener of GetContainerEvents did not read for so long that its events passed `--event-backlog`.
+
+    Caller: list pods and containers, and listen again.
+    """
+
+    kind = Kind.RESOURCE_EXHAUSTED
+
+
 # --- Network, state and undoing -------------------------------------------------------------------------------------
 
 

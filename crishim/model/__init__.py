@@ -34,8 +34,10 @@ from crishim.model.enums import (
 )
 from crishim.model.filters import (
     ContainerFilter,
+    ContainerStatsFilter,
     ImageFilter,
     PodSandboxFilter,
+    PodSandboxStatsFilter,
 )
 from crishim.model.image import (
     AuthConfig,
@@ -72,6 +74,7 @@ __all__ = [
     "ContainerFilter",
     "ContainerMetadata",
     "ContainerState",
+    "ContainerStatsFilter",
     "DNSConfig",
     "Device",
     "HugepageLimit",
@@ -92,6 +95,7 @@ __all__ = [
     "PodSandboxFilter",
     "PodSandboxMetadata",
     "PodSandboxState",
+    "PodSandboxStatsFilter",
     "PortMapping",
     "ProfileType",
     "Protocol",

@@ -39,3 +39,23 @@ class ImageFilter:
 
     image: ImageSpec | None = None
     """Only the image that this resolves to; None or an empty name: all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerStatsFilter:
+    """Of which containers to tell the statistics (CRI `ContainerStatsFilter`)."""
+
+    id: str = ""
+    """Full id or a prefix of it."""
+    pod_sandbox_id: str = ""
+    """Full id of the sandbox or a prefix of it."""
+    label_selector: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodSandboxStatsFilter:
+    """Of which sandboxes to tell the statistics (CRI `PodSandboxStatsFilter`)."""
+
+    id: str = ""
+    """Full id or a prefix of it."""
+    label_selector: Mapping[str, str] = field(default_factory=dict)

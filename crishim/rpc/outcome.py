@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from typing import Any
 
 import grpc
@@ -41,6 +41,10 @@ class Failure(Exception):  # noqa: N818 - it is how the call came out, not an er
         self.text = wire_text(text)
 
 
+class _CallerLeft(Exception):  # noqa: N818 - nothing went wrong on this side
+    """The connection went while a message was on its way."""
+
+
 class Outcome:
     """Runs handlers. `sinks` are given each call's timed steps when it ends, whatever its outcome."""
 
@@ -56,9 +60,9 @@ class Outcome:
                 log.exception("the steps of %s are lost", call.verb)
 
     def unary(
-        self, name: str, request_class: type[Message], handler: Callable[[Any], Awaitable[Message | bytes]]
+        self, name: str, request_class: type[Message], handler: Callable[[Any], Awaitable[Any]]
     ) -> Callable[[bytes, Context], Awaitable[bytes]]:
-        """The method `name` with one response, from its handler."""
+        """The method `name` with one response, a message or its bytes, from its handler."""
 
         async def method(wire: bytes, context: Context) -> bytes:
             try:
@@ -72,6 +76,30 @@ class Outcome:
 
         return method
 
+    def stream(
+        self, name: str, request_class: type[Message], handler: Callable[[Any], Awaitable[Any]]
+    ) -> Callable[[bytes, Context], Awaitable[None]]:
+        """The method `name` with a stream of responses; its handler returns an iterator over their bytes.
+
+        What is timed is the whole stream, its reader's pauses included. Messages are written from here, rather than
+        fetched by gRPC, so that a caller who leaves is noticed here and the generator ends in the same task.
+        """
+
+        async def method(wire: bytes, context: Context) -> None:
+            try:
+                with self._watch(name) as seen:
+                    seen.append(request := _parse(request_class, wire))
+                    async with aclosing(await handler(request)) as messages:
+                        await _begin(context)
+                        async for message in messages:
+                            await _write(context, message)
+            except Failure as failure:
+                await context.abort(failure.code, failure.text)
+            except _CallerLeft:
+                pass  # nobody is there to be told anything
+
+        return method
+
     @contextmanager
     def _watch(self, name: str) -> Iterator[list[Message]]:
         """Time the block and turn what it raises into a `Failure`. It puts its request into the list, for the log."""
@@ -79,7 +107,7 @@ class Outcome:
         with steps.call(name, self._sink) as call:
             try:
                 yield seen
-            except asyncio.CancelledError:
+            except (asyncio.CancelledError, _CallerLeft):
                 call.outcome = Kind.CANCELLED.value
                 raise
             except CRIError as error:
@@ -93,6 +121,22 @@ class Outcome:
                 log.exception("%s failed unexpectedly", name, extra={"ids": ids_of(*seen)})
                 text = f"internal error in {name}: {type(error).__name__}; the log has the details"
                 raise Failure(grpc.StatusCode.INTERNAL, text) from error
+
+
+async def _begin(context: Context) -> None:
+    """Tell the caller that it is being listened to, before there is a message: some streams have none for hours."""
+    try:
+        await context.send_initial_metadata(())
+    except Exception as error:
+        raise _CallerLeft from error
+
+
+async def _write(context: Context, message: bytes) -> None:
+    try:
+        await context.write(message)
+    except Exception as error:
+        # The message is ready bytes: what can fail is the connection alone, and gRPC has no public error for it.
+        raise _CallerLeft from error
 
 
 def _parse(request_class: type[Message], wire: bytes) -> Message:

@@ -75,7 +75,11 @@ class _Ready(Generic[Object]):
 
     def items(self, things: Iterable[Object]) -> bytes:
         """A list's response that holds these objects."""
-        return b"".join(self._item(thing) for thing in things)
+        return b"".join(self.each_item(things))
+
+    def each_item(self, things: Iterable[Object]) -> list[bytes]:
+        """The same in pieces, one per object."""
+        return [self._item(thing) for thing in things]
 
     def all_items(self, things: Iterable[Object]) -> bytes:
         """A list's response that holds all objects of the kind, which `things` must be."""
@@ -129,5 +133,9 @@ class ReadyImages:
         return self._all
 
     def _join(self, wanted: ImageFilter) -> bytes:
+        return b"".join(self.each_item(wanted))
+
+    def each_item(self, wanted: ImageFilter) -> list[bytes]:
+        """The same in pieces, one per image."""
         made = (messages.make_image(i, pinned=self._images.pinned(i)) for i in self._images.list(wanted))
-        return b"".join(field(LIST_ITEMS, message.SerializeToString()) for message in made)
+        return [field(LIST_ITEMS, message.SerializeToString()) for message in made]

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from crishim.events.hub import BACKLOG, Events
+from crishim.rpc.event_messages import encode_event
 from crishim.rpc.ready import ReadyContainers, ReadyImages, ReadySandboxes
+from crishim.stats.service import Stats
 
 if TYPE_CHECKING:
     from crishim.runtime.core import Runtime
@@ -20,16 +23,44 @@ class Served:
     sandboxes: ReadySandboxes
     containers: ReadyContainers
     images: ReadyImages
+    stats: Stats
+    events: Events
     sessions: SessionURLs | None = None
     """Gives URLs to those who want a process's streams or connections; None: nobody serves them."""
 
+    def end_streams(self) -> None:
+        """End the streams that would last for ever, so that the server can stop."""
+        self.events.close()
 
-def serve_from(runtime: Runtime, sessions: SessionURLs | None = None) -> Served:
-    """A runtime with empty stores of ready messages, which follow its index from now on."""
+    async def close(self) -> None:
+        """End what goes on in the background. To be called when no call is under way any more."""
+        self.events.close()
+        await self.stats.close()
+
+
+def serve_from(
+    runtime: Runtime,
+    sessions: SessionURLs | None = None,
+    *,
+    stats: Stats | None = None,
+    event_backlog: int = BACKLOG,
+) -> Served:
+    """A runtime with empty stores of ready messages, which follow its index from now on.
+
+    `event_backlog`: bytes of events that a listener may leave unread.
+    """
+    sandboxes, containers = ReadySandboxes(runtime.index), ReadyContainers(runtime.index)
     return Served(
         runtime=runtime,
-        sandboxes=ReadySandboxes(runtime.index),
-        containers=ReadyContainers(runtime.index),
+        sandboxes=sandboxes,
+        containers=containers,
         images=ReadyImages(runtime.images),
         sessions=sessions,
+        stats=stats or Stats(runtime),
+        events=Events(
+            runtime.index,
+            lambda event: encode_event(event, sandboxes, containers),
+            loaded=lambda: runtime.link.loaded,
+            backlog=event_backlog,
+        ),
     )

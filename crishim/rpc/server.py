@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor
@@ -13,7 +13,7 @@ from google.protobuf.message_factory import GetMessageClass
 from crishim.aiokit.steps import Sink
 from crishim.cri.v1 import runtime_pb2 as pb
 from crishim.errors import Unimplemented
-from crishim.rpc.outcome import Context, Outcome
+from crishim.rpc.outcome import Outcome
 from crishim.rpc.served import Served
 from crishim.rpc.table import TABLE, Answer, Handler
 from crishim.rpc.unix_socket import ServerSocket
@@ -28,8 +28,6 @@ _OPTIONS = (
     ("grpc.max_send_message_length", MESSAGE_LIMIT),
     ("grpc.so_reuseport", 0),
 )
-
-Method = Callable[[bytes, Context], Awaitable[bytes]]
 
 
 class Server:
@@ -57,10 +55,11 @@ class Server:
 
     def _method_handler(self, method: MethodDescriptor, handler: Handler | None) -> grpc.RpcMethodHandler[bytes, bytes]:
         """Requests arrive as bytes and responses leave as bytes: the outcome layer parses and encodes."""
-        answer = self._outcome.unary(method.name, GetMessageClass(method.input_type), self._bind(method.name, handler))
+        carry_out = self._bind(method.name, handler)
+        request_class = GetMessageClass(method.input_type)
         if method.server_streaming:
-            return grpc.unary_stream_rpc_method_handler(_stream_of_one(answer))
-        return grpc.unary_unary_rpc_method_handler(answer)
+            return grpc.unary_stream_rpc_method_handler(self._outcome.stream(method.name, request_class, carry_out))
+        return grpc.unary_unary_rpc_method_handler(self._outcome.unary(method.name, request_class, carry_out))
 
     def _bind(self, name: str, handler: Handler | None) -> Callable[[Message], Awaitable[Answer]]:
         if handler is None:
@@ -84,10 +83,3 @@ def _unimplemented(name: str) -> Callable[[Message], Awaitable[Answer]]:
         raise Unimplemented(f"{name} is not implemented")
 
     return refuse
-
-
-def _stream_of_one(method: Method) -> Callable[[bytes, Context], AsyncIterator[bytes]]:
-    async def stream(wire: bytes, context: Context) -> AsyncIterator[bytes]:
-        yield await method(wire, context)
-
-    return stream

@@ -1,5 +1,7 @@
 """All RPCs of CRI v1: name → service and handler. A handler decodes, calls one verb, and encodes.
 
+That of an RPC which answers with a stream returns an iterator over the stream's messages, each encoded.
+
 A handler of None stands for an RPC that this version does not carry out: it answers UNIMPLEMENTED with its name.
 """
 
@@ -11,11 +13,12 @@ from typing import Any
 from google.protobuf.message import Message
 
 from crishim.cri.v1 import runtime_pb2 as pb
-from crishim.rpc import containers, images, node, sandboxes, streams
+from crishim.rpc import containers, events, images, node, sandboxes, stats, streamed, streams
+from crishim.rpc.chunks import Stream
 from crishim.rpc.served import Served
 
-Answer = Message | bytes
-"""A response, or its ready bytes."""
+Answer = Message | bytes | Stream
+"""A response, its ready bytes, or those of a stream's messages."""
 Handler = Callable[[Served, Any], Awaitable[Answer]]
 """Takes the request that the descriptor names for the RPC."""
 
@@ -34,7 +37,7 @@ TABLE: Mapping[str, tuple[str, Handler | None]] = {
     "RemovePodSandbox": (RUNTIME, sandboxes.remove),
     "PodSandboxStatus": (RUNTIME, sandboxes.status),
     "ListPodSandbox": (RUNTIME, sandboxes.list_all),
-    "StreamPodSandboxes": (RUNTIME, None),
+    "StreamPodSandboxes": (RUNTIME, streamed.sandboxes),
     "UpdatePodSandboxResources": (RUNTIME, sandboxes.update_resources),
     "PortForward": (RUNTIME, streams.port_forward),
     # containers
@@ -43,7 +46,7 @@ TABLE: Mapping[str, tuple[str, Handler | None]] = {
     "StopContainer": (RUNTIME, containers.stop),
     "RemoveContainer": (RUNTIME, containers.remove),
     "ListContainers": (RUNTIME, containers.list_all),
-    "StreamContainers": (RUNTIME, None),
+    "StreamContainers": (RUNTIME, streamed.containers),
     "ContainerStatus": (RUNTIME, containers.status),
     "UpdateContainerResources": (RUNTIME, containers.update_resources),
     "ReopenContainerLog": (RUNTIME, containers.reopen_log),
@@ -51,23 +54,23 @@ TABLE: Mapping[str, tuple[str, Handler | None]] = {
     "Exec": (RUNTIME, streams.exec_),
     "Attach": (RUNTIME, streams.attach),
     # statistics, metrics, events
-    "ContainerStats": (RUNTIME, None),
-    "ListContainerStats": (RUNTIME, None),
-    "StreamContainerStats": (RUNTIME, None),
-    "PodSandboxStats": (RUNTIME, None),
-    "ListPodSandboxStats": (RUNTIME, None),
-    "StreamPodSandboxStats": (RUNTIME, None),
+    "ContainerStats": (RUNTIME, stats.container),
+    "ListContainerStats": (RUNTIME, stats.containers),
+    "StreamContainerStats": (RUNTIME, streamed.container_stats),
+    "PodSandboxStats": (RUNTIME, stats.pod),
+    "ListPodSandboxStats": (RUNTIME, stats.pods),
+    "StreamPodSandboxStats": (RUNTIME, streamed.pod_stats),
     "ListMetricDescriptors": (RUNTIME, None),
     "ListPodSandboxMetrics": (RUNTIME, None),
     "StreamPodSandboxMetrics": (RUNTIME, None),
-    "GetContainerEvents": (RUNTIME, None),
+    "GetContainerEvents": (RUNTIME, events.listen),
     # checkpoint and restore of processes
     "CheckpointContainer": (RUNTIME, None),
     "CheckpointPod": (RUNTIME, None),
     "RestorePod": (RUNTIME, None),
     # images
     "ListImages": (IMAGES, images.list_all),
-    "StreamImages": (IMAGES, None),
+    "StreamImages": (IMAGES, streamed.images),
     "ImageStatus": (IMAGES, images.status),
     "PullImage": (IMAGES, images.pull),
     "RemoveImage": (IMAGES, images.remove),

@@ -1,0 +1,128 @@
+"""A cgroup of version 1: a folder per controller. Pressure is told by version 2, where that lies beside."""
+
+from __future__ import annotations
+
+import os
+
+from crishim.stats.files import read, read_if_there, read_number, table
+from crishim.stats.pressure import read_pressure
+from crishim.stats.values import BlockIO, Detail, Memory, Place, Usage
+
+UNLIMITED = 1 << 62
+"""The kernel writes the highest multiple of a page below 2^63 for no limit."""
+_TICK = 10**9 // os.sysconf("SC_CLK_TCK")
+_ZERO = b"0"
+
+
+def read_usage(place: Place, time: int) -> Usage:
+    """Statistics of the cgroup. Raises Vanished."""
+    folders = place.folders
+    cpu = int(read(f"{folders['cpuacct']}/cpuacct.usage")) if "cpuacct" in folders else None
+    unified = folders.get("unified")
+    return Usage(
+        time=time,
+        cpu=cpu,
+        memory=_memory(folders["memory"]) if "memory" in folders else None,
+        cpu_pressure=read_pressure(f"{unified}/cpu.pressure") if unified else None,
+        memory_pressure=read_pressure(f"{unified}/memory.pressure") if unified else None,
+        io_pressure=read_pressure(f"{unified}/io.pressure") if unified else None,
+    )
+
+
+def read_cpu(place: Place) -> int | None:
+    """Nanoseconds of processor time alone. Raises Vanished."""
+    return int(read(f"{place.folders['cpuacct']}/cpuacct.usage")) if "cpuacct" in place.folders else None
+
+
+def _memory(folder: str) -> Memory:
+    usage = int(read(f"{folder}/memory.usage_in_bytes"))
+    stat = table(read(f"{folder}/memory.stat"))
+    limit = _limit(read_number(f"{folder}/memory.limit_in_bytes"))
+    both = read_number(f"{folder}/memory.memsw.usage_in_bytes")
+    both_limit = _limit(int(stat.get(b"hierarchical_memsw_limit", _ZERO)) or None)
+    return Memory(
+        usage=usage,
+        inactive_file=int(stat.get(b"total_inactive_file", _ZERO)),
+        rss=int(stat.get(b"total_rss", _ZERO)),
+        page_faults=int(stat.get(b"total_pgfault", _ZERO)),
+        major_page_faults=int(stat.get(b"total_pgmajfault", _ZERO)),
+        limit=limit,
+        # The two are read one after the other, so that memory may have grown meanwhile.
+        swap_usage=None if both is None else max(both - usage, 0),
+        swap_limit=None if both is None or both_limit is None or limit is None else max(both_limit - limit, 0),
+        cache=int(stat.get(b"total_cache", _ZERO)),
+        mapped_file=int(stat.get(b"total_mapped_file", _ZERO)),
+    )
+
+
+def _limit(value: int | None) -> int | None:
+    return None if value is None or value >= UNLIMITED else value
+
+
+def read_detail(place: Place) -> Detail:
+    """What metrics tell beyond. Nothing of it is told where the cgroup is gone."""
+    cpu, cpuacct, memory, pids = (place.folders.get(name) for name in ("cpu", "cpuacct", "memory", "pids"))
+    times = table(read_if_there(f"{cpuacct}/cpuacct.stat") or b"") if cpuacct else {}
+    quota = table(read_if_there(f"{cpu}/cpu.stat") or b"") if cpu else {}
+    oom = table(read_if_there(f"{memory}/memory.oom_control") or b"") if memory else {}
+    reserved = read_number(f"{memory}/memory.soft_limit_in_bytes") if memory else None
+    return Detail(
+        cpu_user=int(times[b"user"]) * _TICK if b"user" in times else None,
+        cpu_system=int(times[b"system"]) * _TICK if b"system" in times else None,
+        periods=int(quota[b"nr_periods"]) if b"nr_periods" in quota else None,
+        throttled_periods=int(quota[b"nr_throttled"]) if b"nr_throttled" in quota else None,
+        throttled_time=int(quota[b"throttled_time"]) if b"throttled_time" in quota else None,
+        memory_max_usage=read_number(f"{memory}/memory.max_usage_in_bytes") if memory else None,
+        memory_failures=read_number(f"{memory}/memory.failcnt") if memory else None,
+        memory_kernel=read_number(f"{memory}/memory.kmem.usage_in_bytes") if memory else None,
+        memory_reservation=None if reserved is None else _limit(reserved) or 0,
+        oom_kills=int(oom[b"oom_kill"]) if b"oom_kill" in oom else None,
+        threads=read_number(f"{pids}/pids.current") if pids else None,
+        threads_max=(read_number(f"{pids}/pids.max") or 0) if pids else None,
+        block_io=_block_io(place.folders["blkio"]) if "blkio" in place.folders else (),
+        huge_pages=_huge_pages(place.folders["hugetlb"]) if "hugetlb" in place.folders else (),
+    )
+
+
+def _block_io(folder: str) -> tuple[BlockIO, ...]:
+    counted = _by_device(read_if_there(f"{folder}/blkio.throttle.io_service_bytes_recursive"))
+    if not counted:
+        return ()
+    operations = _by_device(read_if_there(f"{folder}/blkio.throttle.io_serviced_recursive"))
+    return tuple(
+        BlockIO(
+            *device,
+            sizes.get(b"Read", 0),
+            sizes.get(b"Write", 0),
+            operations.get(device, {}).get(b"Read", 0),
+            operations.get(device, {}).get(b"Write", 0),
+        )
+        for device, sizes in counted.items()
+    )
+
+
+def _by_device(text: bytes | None) -> dict[tuple[int, int], dict[bytes, int]]:
+    """Lines such as `254:0 Read 4096`; the last one, `Total 4096`, is of no device."""
+    found: dict[tuple[int, int], dict[bytes, int]] = {}
+    for line in (text or b"").splitlines():
+        words = line.split()
+        if len(words) == 3:
+            major, _, minor = words[0].partition(b":")
+            found.setdefault((int(major), int(minor)), {})[words[1]] = int(words[2])
+    return found
+
+
+def _huge_pages(folder: str) -> tuple[tuple[str, int, int | None], ...]:
+    sizes = []
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return ()
+    for name in sorted(names):
+        controller, _, rest = name.partition(".")
+        size, _, file = rest.partition(".")
+        if controller == "hugetlb" and file == "usage_in_bytes":
+            used = read_number(f"{folder}/{name}")
+            if used is not None:
+                sizes.append((size, used, read_number(f"{folder}/hugetlb.{size}.max_usage_in_bytes")))
+    return tuple(sizes)

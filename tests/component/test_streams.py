@@ -1,0 +1,103 @@
+"""Streamed lists say what the lists say, on a server in a process of its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import grpc
+import pytest
+
+from crishim.cri.v1 import runtime_pb2 as pb
+from crishim.testing.client import CRIClient
+from crishim.testing.endpoint import serve_endpoint
+from tests.component.conftest import LIMIT, World
+
+FEW, MANY = 3, 40
+
+
+@pytest.fixture(scope="module")
+def full(shared_world: World) -> Iterator[World]:
+    """A server with pods, containers and images."""
+    pods = [shared_world.run_pod(f"pod-{number}", labels={"half": str(number % 2)}) for number in range(4)]
+    for number in range(MANY):
+        # Annotations so large that a list does not fit in one message of a stream.
+        shared_world.create(pods[number % 4], f"c{number}", annotations={"note": "x" * 20_000})
+    for container in shared_world.containers()[:FEW]:
+        shared_world.start(container)
+    yield shared_world
+    for pod in pods:
+        shared_world.client.RemovePodSandbox(pb.RemovePodSandboxRequest(pod_sandbox_id=pod), timeout=LIMIT)
+
+
+def test_containers(full: World) -> None:
+    for wanted in (pb.ContainerFilter(), pb.ContainerFilter(state=pb.ContainerStateValue(state=pb.CONTAINER_RUNNING))):
+        listed = full.client.ListContainers(pb.ListContainersRequest(filter=wanted), timeout=LIMIT).containers
+        messages = list(full.client.StreamContainers(pb.StreamContainersRequest(filter=wanted), timeout=LIMIT))
+        assert [c for message in messages for c in message.containers] == list(listed)
+        assert (len(messages) > 1) == (len(listed) == MANY)
+    assert len(listed) == FEW
+
+
+def test_sandboxes(full: World) -> None:
+    for wanted, count in ((pb.PodSandboxFilter(), 4), (pb.PodSandboxFilter(label_selector={"half": "1"}), 2)):
+        listed = full.client.ListPodSandbox(pb.ListPodSandboxRequest(filter=wanted), timeout=LIMIT).items
+        (message,) = full.client.StreamPodSandboxes(pb.StreamPodSandboxesRequest(filter=wanted), timeout=LIMIT)
+        assert list(message.pod_sandboxes) == list(listed)
+        assert len(listed) == count
+
+
+def test_images(full: World) -> None:
+    listed = full.client.ListImages(pb.ListImagesRequest(), timeout=LIMIT).images
+    messages = list(full.client.StreamImages(pb.StreamImagesRequest(), timeout=LIMIT))
+    assert [image for message in messages for image in message.images] == list(listed)
+    assert listed
+
+
+def test_statistics(full: World) -> None:
+    """Of an engine without processes: no figures, and each pod with what is known of it."""
+    listed = full.client.ListPodSandboxStats(pb.ListPodSandboxStatsRequest(), timeout=LIMIT).stats
+    messages = list(full.client.StreamPodSandboxStats(pb.StreamPodSandboxStatsRequest(), timeout=LIMIT))
+    streamed = [stats for message in messages for stats in message.pod_sandbox_stats]
+    assert [s.attributes for s in streamed] == [s.attributes for s in listed]
+    assert len(listed) == 4
+    assert all(stats.HasField("linux") for stats in (*listed, *streamed))
+    assert list(full.client.StreamContainerStats(pb.StreamContainerStatsRequest(), timeout=LIMIT)) == []
+
+
+def test_nothing_to_tell_is_an_empty_stream(full: World) -> None:
+    wanted = pb.ContainerFilter(id="none")
+    assert list(full.client.StreamContainers(pb.StreamContainersRequest(filter=wanted), timeout=LIMIT)) == []
+
+
+def test_events_of_a_pods_life(full: World) -> None:
+    stream = full.client.GetContainerEvents(pb.GetEventsRequest(), timeout=LIMIT)
+    stream.initial_metadata()
+    pod = full.run_pod("seen")
+    full.client.RemovePodSandbox(pb.RemovePodSandboxRequest(pod_sandbox_id=pod), timeout=LIMIT)
+    events = [next(stream) for _ in range(4)]
+    stream.cancel()
+    assert [event.container_event_type for event in events] == [0, 1, 2, 3]
+    assert {event.container_id for event in events} == {pod}
+    assert {event.pod_sandbox_status.metadata.name for event in events} == {"seen"}
+
+
+def test_a_server_with_listeners_stops_at_once() -> None:
+    with serve_endpoint(flags=["--drain-limit=60"]) as server, CRIClient(server.endpoint) as client:
+        streams = [client.GetContainerEvents(pb.GetEventsRequest(), timeout=LIMIT * 2) for _ in range(3)]
+        for stream in streams:
+            stream.initial_metadata()
+        began = time.monotonic()
+        assert server.stop() == 0
+        assert time.monotonic() - began < 30, "half of what a call may take"
+        for stream in streams:
+            assert list(stream) == []
+
+
+def test_a_bad_filter_is_refused_before_anything_is_told(full: World) -> None:
+    wanted = pb.ContainerFilter(state=pb.ContainerStateValue(state=99))  # type: ignore[arg-type]
+    stream = full.client.StreamContainers(pb.StreamContainersRequest(filter=wanted), timeout=LIMIT)
+    with pytest.raises(grpc.RpcError) as caught:
+        next(stream)
+    assert isinstance(caught.value, grpc.Call)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
