@@ -37,7 +37,7 @@ class EngineExec(ProcessStreams):
         """Wait for the process's end: 0 to 255, 128 + N when killed by signal N. Call it when the output has ended.
 
         Raises ExecFailed when it never started; what was read is the engine's words then. EngineNotFound when the
-        engine has forgotten it, because it was restarted or the container is gone.
+        container is gone; EngineUnavailable also when the engine was restarted meanwhile and has forgotten the process.
         """
 
     @abstractmethod

@@ -71,6 +71,7 @@ class DockerExec(EngineExec):
         self._first_size: TerminalSize | None = None
         self._sizing: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
+        self._process: processes.Process | None = None
 
     def __repr__(self) -> str:
         return f"<DockerExec {self.id[:13]} in {self.container_id[:13]}: {self._stream!r}>"
@@ -150,7 +151,12 @@ class DockerExec(EngineExec):
         loop = asyncio.get_running_loop()
         end = loop.time() + _LOST_START
         while True:
-            state = await self._inspect()
+            try:
+                state = await self._inspect()
+            except EngineNotFound as error:
+                await self._container_runs()  # raises the same where the container is gone, too
+                words = "the engine was restarted and does not know the process any more"
+                raise EngineUnavailable(words, container=self.container_id) from error
             if state.failed:
                 raise ExecFailed("the engine could not start the process", container=self.container_id)
             if not state.running and state.exit_code is not None:
@@ -170,7 +176,10 @@ class DockerExec(EngineExec):
     async def _inspect(self) -> ExecState:
         async with guard("inspect of an exec", self._limits.inspect, container=self.container_id):
             shown = await self._connection.get(f"exec/{self.id}/json", versioned=True)
-            return ExecState(bool(shown["Running"]), int(shown["Pid"] or 0), shown["ExitCode"])
+            state = ExecState(bool(shown["Running"]), int(shown["Pid"] or 0), shown["ExitCode"])
+        if state.running and state.pid and self._process is None:
+            self._process = processes.read_process(state.pid)
+        return state
 
     async def kill(self) -> bool:
         if not self._asked:
@@ -178,10 +187,20 @@ class DockerExec(EngineExec):
         try:
             state = await self._until_known()
         except EngineNotFound:
-            return False  # the container is gone, and with it its processes
+            return await self._kill_unknown()
         if state is None or not state.running or not state.pid:
             return False
-        killed = await asyncio.to_thread(processes.kill_family, state.pid, self.container_id)
+        return await self._kill(state.pid)
+
+    async def _kill_unknown(self) -> bool:
+        """The container is gone, and with it its processes; or the engine has been restarted and forgot its execs."""
+        if (process := self._process) is None:
+            return False
+        now = await asyncio.to_thread(processes.read_process, process.pid)
+        return now is not None and now.started == process.started and await self._kill(process.pid)
+
+    async def _kill(self, pid: int) -> bool:
+        killed = await asyncio.to_thread(processes.kill_family, pid, self.container_id)
         log.info("killed an exec's %d processes", killed, extra={"ids": {"container": self.container_id}})
         return killed > 0
 
