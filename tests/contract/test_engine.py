@@ -27,7 +27,7 @@ async def nothing(*_: object) -> None:
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 async def test_simulated(check: Check, tmp_path: Path) -> None:
-    engine = SimulatedEngine()
+    engine = SimulatedEngine(root=tmp_path / "engine")
 
     async def go_down() -> None:
         engine.go_down()

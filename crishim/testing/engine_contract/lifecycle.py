@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from pathlib import Path
 
 from crishim.engine.api import Engine
 from crishim.engine.values import ContainerPhase, EngineResources
@@ -30,6 +32,27 @@ async def check_exit_code(engine: Engine, world: World) -> None:
             shown = await engine.inspect(container_id)
             assert_exited(shown, code)
             assert not shown.oom_killed
+
+
+async def check_output(engine: Engine, world: World) -> None:
+    """Output is in the file at the path that was known before the start, a JSON object a line, long lines in parts."""
+    words = '<&> "quoted" \\ é🙂 ' + "x" * 40_000
+    async with world.container(engine, "says", "echo", words) as container_id:
+        await soon(engine.wait(container_id), "end of a container that prints something")
+        path = (await engine.inspect(container_id)).log_path
+        text = await asyncio.to_thread(Path(path).read_text)
+        entries = [json.loads(line) for line in text.splitlines()]
+        assert "".join(entry["log"] for entry in entries) == words + "\n"
+        assert [len(entry["log"].encode()) for entry in entries] == [16384, 16384, len(words.encode()) + 1 - 2 * 16384]
+        assert {(*entry, entry["stream"]) for entry in entries} == {("log", "stream", "time", "stdout")}
+        assert len({entry["time"] for entry in entries}) == 1, "parts of one line have one time"
+        assert text.startswith('{"log":"\\u003c\\u0026\\u003e \\"quoted\\" \\\\ é🙂')
+    created = await engine.create(world.name("created"), world.spec())
+    path = (await engine.inspect(created)).log_path
+    assert created in path
+    await engine.start(created)
+    assert (await engine.inspect(created)).log_path == path
+    await engine.remove(created)
 
 
 async def check_restarted_container(engine: Engine, world: World) -> None:

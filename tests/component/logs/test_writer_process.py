@@ -326,3 +326,18 @@ async def test_a_writer_that_cannot_live_is_told_and_not_waited_for(tmp_path: Pa
         await node.begin()
     await node.complete()
     await node.writer.close()
+
+
+async def test_it_is_small(tmp_path: Path) -> None:
+    """It has nothing of the server's: neither asyncio nor any package."""
+    node = Node(tmp_path)
+    await node.begin()
+    node.say(b"one\n")
+    await eventually(lambda: node.log.stat().st_size > 0)
+    mapped = Path(f"/proc/{node.writer.pid}/maps").read_text()
+    assert "site-packages" not in mapped
+    assert "_asyncio" not in mapped
+    status = Path(f"/proc/{node.writer.pid}/status").read_text()
+    assert int(status.partition("VmRSS:")[2].split()[0]) < 16 * 1024
+    await node.complete()
+    await node.writer.close()

@@ -53,7 +53,7 @@ EMPTY: dict[str, grpc.StatusCode | None] = {
     **dict.fromkeys(("RunPodSandbox", "StopPodSandbox", "RemovePodSandbox"), INVALID),
     **dict.fromkeys(("StopContainer", "RemoveContainer", "PullImage", "RemoveImage", "ImageStatus"), INVALID),
     **dict.fromkeys(("PodSandboxStatus", "ContainerStatus", "StartContainer", "UpdateContainerResources"), NOT_FOUND),
-    "UpdatePodSandboxResources": NOT_FOUND,
+    **dict.fromkeys(("UpdatePodSandboxResources", "ReopenContainerLog"), NOT_FOUND),
     "CreateContainer": INVALID,
 }
 """What an RPC answers to an empty request. Those that this version does not carry out are not here."""
@@ -83,6 +83,7 @@ BY_ID = {
     "ContainerStatus": NOT_FOUND,
     "StartContainer": NOT_FOUND,
     "UpdateContainerResources": NOT_FOUND,
+    "ReopenContainerLog": NOT_FOUND,
 }
 """What an RPC answers to an id that is not known."""
 

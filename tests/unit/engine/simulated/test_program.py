@@ -16,6 +16,7 @@ from crishim.errors import EngineError, Kind
         (["true"], Program(ends_after=0)),
         (["/bin/false"], Program(ends_after=0, exit_code=1)),
         (["sleep", "3"], Program(ends_after=3)),
+        (["echo", "two", "words"], Program(ends_after=0, output=b"two words\n")),
         (["sleep", "0.25"], Program(ends_after=0.25)),
         (["sleep", "infinity"], Program()),
         (["sleep", "nonsense"], Program()),
