@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from crishim.events.hub import BACKLOG, Events
 from crishim.rpc.event_messages import encode_event
+from crishim.rpc.metrics_messages import MetricsEncoder
 from crishim.rpc.ready import ReadyContainers, ReadyImages, ReadySandboxes
 from crishim.stats.service import Stats
 
@@ -23,6 +24,7 @@ class Served:
     containers: ReadyContainers
     images: ReadyImages
     stats: Stats
+    metrics: MetricsEncoder
     events: Events
 
     def end_streams(self) -> None:
@@ -47,6 +49,7 @@ def serve_from(runtime: Runtime, *, stats: Stats | None = None, event_backlog: i
         containers=containers,
         images=ReadyImages(runtime.images),
         stats=stats or Stats(runtime),
+        metrics=MetricsEncoder(),
         events=Events(
             runtime.index,
             lambda event: encode_event(event, sandboxes, containers),
