@@ -13,13 +13,15 @@ from crishim.stats.samples import Labels, Metered
 
 _VALUE = varint(pb.Metric.VALUE_FIELD_NUMBER << 3 | 2)
 _NUMBER = varint(pb.UInt64Value.VALUE_FIELD_NUMBER << 3)
+_SMALL = [varint(value) for value in range(0x80)]
 _ID = pb.PodSandboxMetrics.POD_SANDBOX_ID_FIELD_NUMBER
 _POD = pb.PodSandboxMetrics.METRICS_FIELD_NUMBER
 _CONTAINERS = pb.PodSandboxMetrics.CONTAINER_METRICS_FIELD_NUMBER
 _CONTAINER_ID = pb.ContainerMetrics.CONTAINER_ID_FIELD_NUMBER
 _CONTAINER = pb.ContainerMetrics.METRICS_FIELD_NUMBER
 
-Kept = dict[tuple[str, tuple[str, ...]], bytes]
+Kept = dict[tuple[str, tuple[str, ...], int], bytes]
+"""Metric, further labels and length of the value, to all that stands before the value."""
 
 
 def make_descriptors() -> pb.ListMetricDescriptorsResponse:
@@ -57,19 +59,26 @@ class MetricsEncoder:
         self._kept[metered.key] = known
         heads, parts = known[1], []
         for sample in metered.samples:
-            key = (sample.metric, sample.labels)
+            metric, figure, more = sample
+            value = _SMALL[figure] if figure < 0x80 else varint(figure)
+            key = (metric, more, len(value))
             head = heads.get(key)
             if head is None:
-                head = heads[key] = _head(metered.labels, sample.metric, sample.labels)
-            # In a message of its own, and there even when it is 0 (CRI demands it).
-            value = varint(sample.value)
-            parts.append(field(number, b"%s%s%c%s%s" % (head, _VALUE, len(value) + 1, _NUMBER, value)))
+                head = heads[key] = _head(number, metered.labels, metric, more, len(value))
+            parts.append(head)
+            parts.append(value)
         return b"".join(parts)
 
 
-def _head(labels: Labels, name: str, more: tuple[str, ...]) -> bytes:
+def _head(number: int, labels: Labels, name: str, more: tuple[str, ...], length: int) -> bytes:
+    """A metric as field `number`, up to a value of `length` bytes.
+
+    The value is in a message of its own, and there even when it is 0 (CRI demands it).
+    """
     metric = METRICS[name]
     values = (*labels.values, *more)
     assert len(values) == len(metric.label_keys), f"{name} has another number of labels"
     kind = pb.COUNTER if metric.counter else pb.GAUGE
-    return pb.Metric(name=metric.name, metric_type=kind, label_values=values).SerializeToString()
+    head = pb.Metric(name=metric.name, metric_type=kind, label_values=values).SerializeToString()
+    head += b"%s%c%s" % (_VALUE, length + 1, _NUMBER)
+    return field(number, head + bytes(length))[:-length]

@@ -96,8 +96,9 @@ class Stats:
         await asyncio.to_thread(self._reader.sample, running, _RECENT)
 
     def _changed(self, change: Change) -> None:
+        if change.before is not None and (change.after is None or not change.after.running):
+            self._kernel.forget(change.before.id)  # its cgroup goes, and files of it are open
         if change.after is None and change.before is not None:
-            self._kernel.forget(change.before.id)
             self._rates.forget(change.before.id)
             self._layers.forget(change.before.id)
 

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from crishim.cri.v1 import runtime_pb2 as cri
-from tests.bench import figures, memory, reads, report, verbs
+from tests.bench import figures, memory, reads, report, stats, verbs
 from tests.bench.serve import serve
 from tests.env import images
 from tests.env.engine import TestEngine
@@ -37,6 +37,7 @@ def main() -> int:
             measured += reads.measure_status(served, images.BUSYBOX_REF)
         with serve(folder / "b", engine.url, *none) as served:
             measured.append(memory.growth(served, images.BUSYBOX_REF, chosen.pods))
+            measured += stats.measure(served, images.BUSYBOX_REF, engine.pid)
         with serve(folder / "c", "simulated:", *none) as served:
             measured += reads.measure_lists(served, "busybox", (10, 100, 500, 1000))
     machine = figures.machine(version)

@@ -17,9 +17,10 @@ from crishim.rpc import stats as rpc
 from crishim.rpc.served import serve_from
 from crishim.stats.kernel import Kernel
 from crishim.stats.layers import FRESH, IDLE, Layers
+from crishim.stats.place import Place
 from crishim.stats.sampler import EVERY
 from crishim.stats.service import Stats
-from crishim.stats.values import Detail, Interface, Memory, Network, Place, Processes, Usage, Vanished
+from crishim.stats.values import Detail, Interface, Memory, Network, Processes, Usage, Vanished
 from tests.usecase.runtime.world import HOST_NETWORK, World
 
 ALL = ContainerStatsFilter()
@@ -55,6 +56,8 @@ class FakeKernel(Kernel):
         self.reads.append(object_id)
         memory = Memory(usage=100, inactive_file=30, rss=50, page_faults=9, major_page_faults=2)
         return Usage(time=self.now(), cpu=self.now() // 4, memory=memory)
+
+    counts = usage
 
     def cpu(self, place: Place) -> int:
         self.reads.append("cpu")
