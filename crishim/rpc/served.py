@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from crishim.events.hub import BACKLOG, Events
 from crishim.rpc.event_messages import encode_event
+from crishim.rpc.metrics_messages import MetricsEncoder
 from crishim.rpc.ready import ReadyContainers, ReadyImages, ReadySandboxes
 from crishim.stats.service import Stats
 
@@ -24,6 +25,7 @@ class Served:
     containers: ReadyContainers
     images: ReadyImages
     stats: Stats
+    metrics: MetricsEncoder
     events: Events
     sessions: SessionURLs | None = None
     """Gives URLs to those who want a process's streams or connections; None: nobody serves them."""
@@ -57,6 +59,7 @@ def serve_from(
         images=ReadyImages(runtime.images),
         sessions=sessions,
         stats=stats or Stats(runtime),
+        metrics=MetricsEncoder(),
         events=Events(
             runtime.index,
             lambda event: encode_event(event, sandboxes, containers),

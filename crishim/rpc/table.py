@@ -13,7 +13,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from crishim.cri.v1 import runtime_pb2 as pb
-from crishim.rpc import containers, events, images, node, sandboxes, stats, streamed, streams
+from crishim.rpc import containers, events, images, metrics, node, sandboxes, stats, streamed, streams
 from crishim.rpc.chunks import Stream
 from crishim.rpc.served import Served
 
@@ -60,9 +60,9 @@ TABLE: Mapping[str, tuple[str, Handler | None]] = {
     "PodSandboxStats": (RUNTIME, stats.pod),
     "ListPodSandboxStats": (RUNTIME, stats.pods),
     "StreamPodSandboxStats": (RUNTIME, streamed.pod_stats),
-    "ListMetricDescriptors": (RUNTIME, None),
-    "ListPodSandboxMetrics": (RUNTIME, None),
-    "StreamPodSandboxMetrics": (RUNTIME, None),
+    "ListMetricDescriptors": (RUNTIME, metrics.descriptors),
+    "ListPodSandboxMetrics": (RUNTIME, metrics.pods),
+    "StreamPodSandboxMetrics": (RUNTIME, metrics.stream),
     "GetContainerEvents": (RUNTIME, events.listen),
     # checkpoint and restore of processes
     "CheckpointContainer": (RUNTIME, None),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 
-from crishim.stats.files import read, read_if_there, read_number, table
+from crishim.stats.files import Kept, table
+from crishim.stats.place import Place
 from crishim.stats.pressure import read_pressure
-from crishim.stats.values import BlockIO, Detail, Memory, Place, Usage
+from crishim.stats.values import BlockIO, Detail, Memory, Usage
 
 UNLIMITED = 1 << 62
 """The kernel writes the highest multiple of a page below 2^63 for no limit."""
@@ -14,31 +15,35 @@ _TICK = 10**9 // os.sysconf("SC_CLK_TCK")
 _ZERO = b"0"
 
 
+def read_counts(place: Place, time: int) -> Usage:
+    """Processor time and memory of the cgroup. Raises Vanished."""
+    memory = _memory(place.files, place.folders["memory"]) if "memory" in place.folders else None
+    return Usage(time=time, cpu=read_cpu(place), memory=memory)
+
+
 def read_usage(place: Place, time: int) -> Usage:
-    """Statistics of the cgroup. Raises Vanished."""
-    folders = place.folders
-    cpu = int(read(f"{folders['cpuacct']}/cpuacct.usage")) if "cpuacct" in folders else None
-    unified = folders.get("unified")
-    return Usage(
-        time=time,
-        cpu=cpu,
-        memory=_memory(folders["memory"]) if "memory" in folders else None,
-        cpu_pressure=read_pressure(f"{unified}/cpu.pressure") if unified else None,
-        memory_pressure=read_pressure(f"{unified}/memory.pressure") if unified else None,
-        io_pressure=read_pressure(f"{unified}/io.pressure") if unified else None,
+    """The same, and pressure. Raises Vanished."""
+    unified = place.folders.get("unified")
+    return read_counts(place, time)._replace(
+        cpu_pressure=read_pressure(place.files, f"{unified}/cpu.pressure") if unified else None,
+        memory_pressure=read_pressure(place.files, f"{unified}/memory.pressure") if unified else None,
+        io_pressure=read_pressure(place.files, f"{unified}/io.pressure") if unified else None,
     )
 
 
 def read_cpu(place: Place) -> int | None:
     """Nanoseconds of processor time alone. Raises Vanished."""
-    return int(read(f"{place.folders['cpuacct']}/cpuacct.usage")) if "cpuacct" in place.folders else None
+    return int(place.files.read(f"{place.folders['cpuacct']}/cpuacct.usage")) if "cpuacct" in place.folders else None
 
 
-def _memory(folder: str) -> Memory:
-    usage = int(read(f"{folder}/memory.usage_in_bytes"))
-    stat = table(read(f"{folder}/memory.stat"))
-    limit = _limit(read_number(f"{folder}/memory.limit_in_bytes"))
-    both = read_number(f"{folder}/memory.memsw.usage_in_bytes")
+def _memory(files: Kept, folder: str) -> Memory:
+    usage = int(files.read(f"{folder}/memory.usage_in_bytes"))
+    stat = table(files.read(f"{folder}/memory.stat"))
+    # That of the cgroup and all above it: where there is none, the cgroup has none.
+    limit = _limit(int(stat.get(b"hierarchical_memory_limit", _ZERO)) or None)
+    if limit is not None:
+        limit = _limit(files.read_number(f"{folder}/memory.limit_in_bytes"))
+    both = files.read_number(f"{folder}/memory.memsw.usage_in_bytes")
     both_limit = _limit(int(stat.get(b"hierarchical_memsw_limit", _ZERO)) or None)
     return Memory(
         usage=usage,
@@ -61,34 +66,35 @@ def _limit(value: int | None) -> int | None:
 
 def read_detail(place: Place) -> Detail:
     """What metrics tell beyond. Nothing of it is told where the cgroup is gone."""
+    files = place.files
     cpu, cpuacct, memory, pids = (place.folders.get(name) for name in ("cpu", "cpuacct", "memory", "pids"))
-    times = table(read_if_there(f"{cpuacct}/cpuacct.stat") or b"") if cpuacct else {}
-    quota = table(read_if_there(f"{cpu}/cpu.stat") or b"") if cpu else {}
-    oom = table(read_if_there(f"{memory}/memory.oom_control") or b"") if memory else {}
-    reserved = read_number(f"{memory}/memory.soft_limit_in_bytes") if memory else None
+    times = table(files.read_if_there(f"{cpuacct}/cpuacct.stat") or b"") if cpuacct else {}
+    quota = table(files.read_if_there(f"{cpu}/cpu.stat") or b"") if cpu else {}
+    oom = table(files.read_if_there(f"{memory}/memory.oom_control") or b"") if memory else {}
+    reserved = files.read_number(f"{memory}/memory.soft_limit_in_bytes") if memory else None
     return Detail(
         cpu_user=int(times[b"user"]) * _TICK if b"user" in times else None,
         cpu_system=int(times[b"system"]) * _TICK if b"system" in times else None,
         periods=int(quota[b"nr_periods"]) if b"nr_periods" in quota else None,
         throttled_periods=int(quota[b"nr_throttled"]) if b"nr_throttled" in quota else None,
         throttled_time=int(quota[b"throttled_time"]) if b"throttled_time" in quota else None,
-        memory_max_usage=read_number(f"{memory}/memory.max_usage_in_bytes") if memory else None,
-        memory_failures=read_number(f"{memory}/memory.failcnt") if memory else None,
-        memory_kernel=read_number(f"{memory}/memory.kmem.usage_in_bytes") if memory else None,
+        memory_max_usage=files.read_number(f"{memory}/memory.max_usage_in_bytes") if memory else None,
+        memory_failures=files.read_number(f"{memory}/memory.failcnt") if memory else None,
+        memory_kernel=files.read_number(f"{memory}/memory.kmem.usage_in_bytes") if memory else None,
         memory_reservation=None if reserved is None else _limit(reserved) or 0,
         oom_kills=int(oom[b"oom_kill"]) if b"oom_kill" in oom else None,
-        threads=read_number(f"{pids}/pids.current") if pids else None,
-        threads_max=(read_number(f"{pids}/pids.max") or 0) if pids else None,
-        block_io=_block_io(place.folders["blkio"]) if "blkio" in place.folders else (),
-        huge_pages=_huge_pages(place.folders["hugetlb"]) if "hugetlb" in place.folders else (),
+        threads=files.read_number(f"{pids}/pids.current") if pids else None,
+        threads_max=(files.read_number(f"{pids}/pids.max") or 0) if pids else None,
+        block_io=_block_io(place.files, place.folders["blkio"]) if "blkio" in place.folders else (),
+        huge_pages=_huge_pages(place.files, place.folders["hugetlb"]) if "hugetlb" in place.folders else (),
     )
 
 
-def _block_io(folder: str) -> tuple[BlockIO, ...]:
-    counted = _by_device(read_if_there(f"{folder}/blkio.throttle.io_service_bytes_recursive"))
+def _block_io(files: Kept, folder: str) -> tuple[BlockIO, ...]:
+    counted = _by_device(files.read_if_there(f"{folder}/blkio.throttle.io_service_bytes_recursive"))
     if not counted:
         return ()
-    operations = _by_device(read_if_there(f"{folder}/blkio.throttle.io_serviced_recursive"))
+    operations = _by_device(files.read_if_there(f"{folder}/blkio.throttle.io_serviced_recursive"))
     return tuple(
         BlockIO(
             *device,
@@ -112,7 +118,7 @@ def _by_device(text: bytes | None) -> dict[tuple[int, int], dict[bytes, int]]:
     return found
 
 
-def _huge_pages(folder: str) -> tuple[tuple[str, int, int | None], ...]:
+def _huge_pages(files: Kept, folder: str) -> tuple[tuple[str, int, int | None], ...]:
     sizes = []
     try:
         names = os.listdir(folder)
@@ -122,7 +128,7 @@ def _huge_pages(folder: str) -> tuple[tuple[str, int, int | None], ...]:
         controller, _, rest = name.partition(".")
         size, _, file = rest.partition(".")
         if controller == "hugetlb" and file == "usage_in_bytes":
-            used = read_number(f"{folder}/{name}")
+            used = files.read_number(f"{folder}/{name}")
             if used is not None:
-                sizes.append((size, used, read_number(f"{folder}/hugetlb.{size}.max_usage_in_bytes")))
+                sizes.append((size, used, files.read_number(f"{folder}/hugetlb.{size}.max_usage_in_bytes")))
     return tuple(sizes)

@@ -4,46 +4,49 @@ from __future__ import annotations
 
 import os
 
-from crishim.stats.files import read, read_if_there, read_number, table
+from crishim.stats.files import Kept, table
+from crishim.stats.place import Place
 from crishim.stats.pressure import read_pressure
-from crishim.stats.values import BlockIO, Detail, Memory, Place, Usage
+from crishim.stats.values import BlockIO, Detail, Memory, Usage
 
 _ZERO = b"0"
 
 
+def read_counts(place: Place, time: int) -> Usage:
+    """Processor time and memory of the cgroup. Raises Vanished."""
+    return Usage(time=time, cpu=read_cpu(place), memory=_memory(place.files, place.folders["unified"]))
+
+
 def read_usage(place: Place, time: int) -> Usage:
-    """Statistics of the cgroup. Raises Vanished."""
+    """The same, and pressure. Raises Vanished."""
     folder = place.folders["unified"]
-    return Usage(
-        time=time,
-        cpu=read_cpu(place),
-        memory=_memory(folder),
-        cpu_pressure=read_pressure(f"{folder}/cpu.pressure"),
-        memory_pressure=read_pressure(f"{folder}/memory.pressure"),
-        io_pressure=read_pressure(f"{folder}/io.pressure"),
+    return read_counts(place, time)._replace(
+        cpu_pressure=read_pressure(place.files, f"{folder}/cpu.pressure"),
+        memory_pressure=read_pressure(place.files, f"{folder}/memory.pressure"),
+        io_pressure=read_pressure(place.files, f"{folder}/io.pressure"),
     )
 
 
 def read_cpu(place: Place) -> int | None:
     """Nanoseconds of processor time alone; cpu.stat is there without its controller, too. Raises Vanished."""
-    return int(table(read(f"{place.folders['unified']}/cpu.stat"))[b"usage_usec"]) * 1000
+    return int(table(place.files.read(f"{place.folders['unified']}/cpu.stat"))[b"usage_usec"]) * 1000
 
 
-def _memory(folder: str) -> Memory | None:
-    usage = read_number(f"{folder}/memory.current")
-    stat = table(read_if_there(f"{folder}/memory.stat") or b"")
+def _memory(files: Kept, folder: str) -> Memory | None:
+    usage = files.read_number(f"{folder}/memory.current")
+    stat = table(files.read_if_there(f"{folder}/memory.stat") or b"")
     if usage is None or not stat:
         return None
-    swap = read_number(f"{folder}/memory.swap.current")
+    swap = files.read_number(f"{folder}/memory.swap.current")
     return Memory(
         usage=usage,
         inactive_file=int(stat.get(b"inactive_file", _ZERO)),
         rss=int(stat.get(b"anon", _ZERO)),
         page_faults=int(stat.get(b"pgfault", _ZERO)),
         major_page_faults=int(stat.get(b"pgmajfault", _ZERO)),
-        limit=read_number(f"{folder}/memory.max"),
+        limit=files.read_number(f"{folder}/memory.max"),
         swap_usage=swap,
-        swap_limit=None if swap is None else read_number(f"{folder}/memory.swap.max"),
+        swap_limit=None if swap is None else files.read_number(f"{folder}/memory.swap.max"),
         cache=int(stat.get(b"file", _ZERO)),
         mapped_file=int(stat.get(b"file_mapped", _ZERO)),
     )
@@ -51,26 +54,27 @@ def _memory(folder: str) -> Memory | None:
 
 def read_detail(place: Place) -> Detail:
     """What metrics tell beyond. Nothing of it is told where the cgroup is gone."""
+    files = place.files
     folder = place.folders["unified"]
-    cpu = table(read_if_there(f"{folder}/cpu.stat") or b"")
-    stat = table(read_if_there(f"{folder}/memory.stat") or b"")
-    events = table(read_if_there(f"{folder}/memory.events") or b"")
-    threads = read_number(f"{folder}/pids.current")
+    cpu = table(files.read_if_there(f"{folder}/cpu.stat") or b"")
+    stat = table(files.read_if_there(f"{folder}/memory.stat") or b"")
+    events = table(files.read_if_there(f"{folder}/memory.events") or b"")
+    threads = files.read_number(f"{folder}/pids.current")
     return Detail(
         cpu_user=_microseconds(cpu, b"user_usec"),
         cpu_system=_microseconds(cpu, b"system_usec"),
         periods=_number(cpu, b"nr_periods"),
         throttled_periods=_number(cpu, b"nr_throttled"),
         throttled_time=_microseconds(cpu, b"throttled_usec"),
-        memory_max_usage=read_number(f"{folder}/memory.peak"),
+        memory_max_usage=files.read_number(f"{folder}/memory.peak"),
         memory_failures=_number(events, b"max"),
         memory_kernel=_kernel_memory(stat),
-        memory_reservation=(read_number(f"{folder}/memory.low") or 0) if stat else None,
+        memory_reservation=(files.read_number(f"{folder}/memory.low") or 0) if stat else None,
         oom_kills=_number(events, b"oom_kill"),
         threads=threads,
-        threads_max=None if threads is None else read_number(f"{folder}/pids.max") or 0,
-        block_io=parse_io_stat(read_if_there(f"{folder}/io.stat") or b""),
-        huge_pages=_huge_pages(folder),
+        threads_max=None if threads is None else files.read_number(f"{folder}/pids.max") or 0,
+        block_io=parse_io_stat(files.read_if_there(f"{folder}/io.stat") or b""),
+        huge_pages=_huge_pages(place.files, folder),
     )
 
 
@@ -104,7 +108,7 @@ def parse_io_stat(text: bytes) -> tuple[BlockIO, ...]:
     return tuple(devices)
 
 
-def _huge_pages(folder: str) -> tuple[tuple[str, int, int | None], ...]:
+def _huge_pages(files: Kept, folder: str) -> tuple[tuple[str, int, int | None], ...]:
     try:
         names = sorted(os.listdir(folder))
     except FileNotFoundError:
@@ -112,7 +116,7 @@ def _huge_pages(folder: str) -> tuple[tuple[str, int, int | None], ...]:
     sizes = []
     for name in names:
         if name.startswith("hugetlb.") and name.endswith(".current") and ".rsvd." not in name:
-            used = read_number(f"{folder}/{name}")
+            used = files.read_number(f"{folder}/{name}")
             if used is not None:
                 sizes.append((name.split(".")[1], used, None))
     return tuple(sizes)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from crishim.runtime.objects import Container, Sandbox
-from crishim.stats.values import Layer, Network, Place, Usage
+from crishim.stats.place import Place
+from crishim.stats.values import Layer, Network, Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

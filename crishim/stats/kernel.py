@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import cached_property
 from typing import Protocol
 
 from crishim.stats import cgroup_v1, cgroup_v2
 from crishim.stats.net_dev import read_network
+from crishim.stats.place import Place
 from crishim.stats.places import Places
 from crishim.stats.processes import count_processes, look_at_processes
-from crishim.stats.values import Detail, Network, Place, Processes, Usage
+from crishim.stats.values import Detail, Network, Processes, Usage
 
 
 class _Version(Protocol):
     """What both versions of cgroups tell; a module each."""
 
+    def read_counts(self, place: Place, time: int) -> Usage: ...
     def read_usage(self, place: Place, time: int) -> Usage: ...
     def read_cpu(self, place: Place) -> int | None: ...
     def read_detail(self, place: Place) -> Detail: ...
@@ -30,7 +33,7 @@ class Kernel:
         self.now = now
         self._places = Places(proc)
 
-    @property
+    @cached_property
     def _version(self) -> _Version:
         return cgroup_v1 if self._places.version == 1 else cgroup_v2
 
@@ -41,6 +44,10 @@ class Kernel:
     def usage(self, place: Place) -> Usage:
         """What statistics tell. Raises Vanished."""
         return self._version.read_usage(place, self.now())
+
+    def counts(self, place: Place) -> Usage:
+        """The same without pressure, of which there is no sum. Raises Vanished."""
+        return self._version.read_counts(place, self.now())
 
     def cpu(self, place: Place) -> int | None:
         """Nanoseconds of processor time. Raises Vanished."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import posixpath
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from crishim.stats.files import read
-from crishim.stats.values import Place, Vanished
+from crishim.stats.place import Place
+from crishim.stats.values import Vanished
 
 UNIFIED = "unified"
 CONTROLLERS = frozenset({"cpu", "cpuacct", "memory", "pids", "blkio", "hugetlb"})
@@ -122,12 +122,6 @@ class Places:
         if not folders:
             raise Vanished(object_id)
         return Place(path=name, folders=folders)
-
-
-def parent(place: Place) -> Place:
-    """The cgroup above: the pod's, where the pod has one."""
-    folders = {controller: posixpath.dirname(folder) for controller, folder in place.folders.items()}
-    return replace(place, path=posixpath.dirname(place.path), folders=folders)
 
 
 def _own_part(path: str, object_id: str) -> str | None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from crishim.stats.files import read_if_there
+from crishim.stats.files import Kept
 from crishim.stats.values import Pressure, Stall
 
 _LINE = re.compile(rb"^(some|full) avg10=([\d.]+) avg60=([\d.]+) avg300=([\d.]+) total=(\d+)$", re.MULTILINE)
 
 
-def read_pressure(path: str) -> Pressure | None:
+def read_pressure(files: Kept, path: str) -> Pressure | None:
     """A cgroup's pressure file; None where the kernel has none or has it switched off."""
-    text = read_if_there(path)
+    text = files.read_if_there(path)
     return parse_pressure(text) if text else None
 
 

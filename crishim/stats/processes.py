@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 
 from crishim.stats.files import read_if_there
-from crishim.stats.values import Place, Processes
+from crishim.stats.place import Place
+from crishim.stats.values import Processes
 
 
 def process_folder(place: Place) -> str:

@@ -15,9 +15,9 @@ from crishim.runtime.objects import Container, Sandbox
 from crishim.stats.figures import ContainerFigures, PodFigures
 from crishim.stats.kernel import Kernel
 from crishim.stats.layers import Layers
-from crishim.stats.places import parent
+from crishim.stats.place import Place
 from crishim.stats.rates import Rates
-from crishim.stats.values import Network, Place, Usage, Vanished, add
+from crishim.stats.values import Network, Usage, Vanished, add
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -115,7 +115,7 @@ class Reader:
         if linux is None or not linux.cgroup_parent.strip("/"):
             return None
         inside = own or next((c.place for c in containers if c.place is not None), None)
-        return parent(inside) if inside is not None else None
+        return inside.above if inside is not None else None
 
     def _pod_usage(
         self, sandbox: Sandbox, place: Place | None, own: Place | None, containers: list[ContainerFigures]
@@ -126,7 +126,7 @@ class Reader:
                 return self._with_rate(sandbox.id, 0, self._kernel.usage(place))
             parts = [c.usage for c in containers if c.usage is not None]
             if own is not None:
-                parts.append(self._kernel.usage(own))
+                parts.append(self._kernel.counts(own))
         except Vanished:
             return None
         # Whoever comes or goes takes a counter along: the sum of others is another counter.

@@ -1,4 +1,4 @@
-"""`Stats`: the verbs of statistics. None of them asks the engine; each reads its files in one visit to a thread."""
+"""`Stats`: the verbs of statistics and metrics. None asks the engine; each reads its files in one visit to a thread."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from crishim.runtime.objects import Container, Sandbox
 from crishim.stats.figures import ContainerFigures, PodFigures
 from crishim.stats.kernel import Kernel
 from crishim.stats.layers import Layers
+from crishim.stats.meter import Meter, PodMetrics
 from crishim.stats.rates import Rates
 from crishim.stats.reader import Members, Reader
 from crishim.stats.sampler import EVERY, Sampler
@@ -34,6 +35,7 @@ class Stats:
         self._rates = Rates()
         self._layers = Layers(layer_budget, proc=self._kernel.proc, now=self._kernel.now)
         self._reader = Reader(self._kernel, self._rates, self._layers, lambda: runtime.link.last_facts)
+        self._meter = Meter(self._kernel, self._reader)
         self._sampler = Sampler(self._sample)
         self._unsubscribe = runtime.index.subscribe(self._changed)
 
@@ -75,6 +77,13 @@ class Stats:
         with step("read figures"):
             return await asyncio.to_thread(self._reader.pods, chosen)
 
+    async def metrics(self) -> list[PodMetrics]:
+        """ListPodSandboxMetrics: those that are READY, with their containers that run."""
+        chosen = [(s, self._members(s)) for s in self._index.sandboxes() if s.ready]
+        self._asked(container for _, members in chosen for container in members)
+        with step("read metrics"):
+            return await asyncio.to_thread(self._meter.pods, chosen)
+
     def _members(self, sandbox: Sandbox) -> Members:
         return [c for c in self._index.containers_of(sandbox.id) if c.running]
 
@@ -87,8 +96,9 @@ class Stats:
         await asyncio.to_thread(self._reader.sample, running, _RECENT)
 
     def _changed(self, change: Change) -> None:
+        if change.before is not None and (change.after is None or not change.after.running):
+            self._kernel.forget(change.before.id)  # its cgroup goes, and files of it are open
         if change.after is None and change.before is not None:
-            self._kernel.forget(change.before.id)
             self._rates.forget(change.before.id)
             self._layers.forget(change.before.id)
 

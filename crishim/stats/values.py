@@ -6,7 +6,7 @@ Times are nanoseconds since the epoch, sizes are bytes, counters begin with the 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 
@@ -190,13 +190,3 @@ def add(parts: Iterable[Usage], time: int) -> Usage:
             mapped_file=sum(m.mapped_file for m in memories),
         )
     return Usage(time=time, cpu=sum(cpus) if cpus else None, memory=memory)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where the figures of a container or pod lie."""
-
-    path: str
-    """Its cgroup as the kernel names it, for people and labels of metrics."""
-    folders: dict[str, str] = field(default_factory=dict)
-    """Version 1: controller to folder; `unified` is the one hierarchy of version 2, also beside version 1."""

@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,16 @@ class Crictl:
         assert done.returncode == 0, f"crictl {' '.join(arguments)}: {done.stderr}"
         return done.stdout.strip()
 
+    @contextmanager
+    def started(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        """One command that runs until the block ends."""
+        command = [str(self._program), f"--config={self._config}", *arguments]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
     def json(self, *arguments: str) -> Any:
         """One command that must succeed and print JSON."""
         return json.loads(self(*arguments))
@@ -69,6 +80,59 @@ def reference(registry: Registry) -> str:
 def write(file: Path, document: object) -> str:
     file.write_text(json.dumps(document))
     return str(file)
+
+
+def _look_at_figures(crictl: Crictl, pod: str, container: str) -> None:
+    """What a running pod costs."""
+    (stats,) = crictl.json("stats", "--output", "json", container)["stats"]
+    assert stats["attributes"]["metadata"] == {"name": "sleeper", "attempt": 2}
+    assert int(stats["cpu"]["usageCoreNanoSeconds"]["value"]) > 0
+    assert int(stats["memory"]["workingSetBytes"]["value"]) > 0
+    assert int(stats["memory"]["availableBytes"]["value"]) < 96 << 20
+    assert Path(stats["writableLayer"]["fsId"]["mountpoint"]).is_dir()
+    (stats,) = crictl.json("statsp", "--output", "json", "--id", pod)["stats"]
+    assert stats["linux"]["network"]["defaultInterface"]["name"] == "eth0"
+    assert stats["linux"]["process"]["processCount"]["value"] == "2"
+    assert [c["attributes"]["id"] for c in stats["linux"]["containers"]] == [container]
+
+    described = {d["name"]: d for d in crictl.json("metricdescs")["descriptors"]}
+    (metrics,) = crictl.json("metricsp")["podMetrics"]
+    assert metrics["podSandboxId"] == pod
+    (of_container,) = metrics["containerMetrics"]
+    for metric in (*metrics["metrics"], *of_container["metrics"]):
+        assert len(metric["labelValues"]) == len(described[metric["name"]]["labelKeys"])
+        assert int(metric["value"]["value"]) >= 0
+    told = {metric["name"] for metric in (*metrics["metrics"], *of_container["metrics"])}
+    optional = ("blkio", "fs_reads", "fs_writes", "hugetlb", "pressure", "spec_cpu_quota")
+    needed = {name for name in described if not name.removeprefix("container_").startswith(optional)}
+    assert needed <= told
+
+
+def test_events(crictl: Crictl, reference: str, tmp_path: Path) -> None:
+    with crictl.started("events", "--output", "json") as events:
+        pod_file = write(
+            tmp_path / "pod.json",
+            {"metadata": {"name": "seen", "namespace": "default", "uid": "seen-uid"}, "hostname": "seen", "linux": {}},
+        )
+        # A client that has begun need not be listening yet.
+        decoder, text = json.JSONDecoder(), ""
+        told: list[dict[str, Any]] = []
+        pod = crictl("runp", pod_file)
+        assert events.stdout is not None
+        crictl("stopp", pod)
+        crictl("rmp", pod)
+        while not told or told[-1]["containerEventType"] != "CONTAINER_DELETED_EVENT":
+            text = (text + events.stdout.readline()).lstrip()
+            try:
+                event, end = decoder.raw_decode(text)
+            except ValueError:
+                continue
+            told.append(event)
+            text = text[end:]
+    assert {event["containerId"] for event in told} == {pod}
+    assert told[-1]["podSandboxStatus"]["metadata"]["name"] == "seen"
+    kinds = [event["containerEventType"].split("_")[1] for event in told]
+    assert kinds == ["CREATED", "STARTED", "STOPPED", "DELETED"][-len(kinds) :]
 
 
 def test_walk(crictl: Crictl, reference: str, engine: TestEngine, tmp_path: Path) -> None:
@@ -129,6 +193,8 @@ def test_walk(crictl: Crictl, reference: str, engine: TestEngine, tmp_path: Path
     assert engine.api.call("GET", f"/containers/{container}/json")["HostConfig"]["Memory"] == 96 << 20
     resources = crictl.json("inspect", container)["status"]["resources"]["linux"]
     assert int(resources["memoryLimitInBytes"]) == 96 << 20
+
+    _look_at_figures(crictl, pod, container)
 
     in_use = crictl.run("rm", container)
     assert in_use.returncode != 0

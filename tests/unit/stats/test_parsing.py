@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from crishim.stats.cgroup_v2 import parse_io_stat
-from crishim.stats.files import read_number
+from crishim.stats.files import number
 from crishim.stats.layer import upper_folder
 from crishim.stats.net_dev import make_network, parse_net_dev
 from crishim.stats.places import Hierarchies, Places, read_hierarchies
@@ -62,11 +62,8 @@ def test_no_network_where_there_is_a_loopback_only() -> None:
     assert make_network(parse_net_dev(HEAD + b"    lo: 1 2 3 4 0 0 0 0 5 6 7 8 0 0 0 0\n"), 5) is None
 
 
-def test_numbers_and_what_is_none(tmp_path: Path) -> None:
-    for text, number in (("12\n", 12), ("max\n", None), ("", None)):
-        (tmp_path / "file").write_text(text)
-        assert read_number(str(tmp_path / "file")) == number
-    assert read_number(str(tmp_path / "none")) is None
+def test_numbers_and_what_is_none() -> None:
+    assert [number(text) for text in (b"12\n", b"max\n", b"", None)] == [12, None, None, None]
 
 
 def test_available_memory_is_never_negative() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from crishim.stats.layer import find_layer
-from crishim.stats.places import parent
 from crishim.stats.values import Usage, Vanished
 from tests.unit.stats.conftest import NOW, Tree
 
@@ -20,7 +19,7 @@ def usage(tree: Tree, which: str) -> Usage:
     kernel = tree.kernel()
     name = "sandbox" if which == "sandbox" else "container"
     place = kernel.place(getattr(tree, name), tree.pids[name])
-    return kernel.usage(parent(place) if which == "pod" else place)
+    return kernel.usage(place.above if which == "pod" else place)
 
 
 @pytest.mark.parametrize("which", ["container", "sandbox", "pod"])
@@ -94,7 +93,7 @@ def test_processes_are_counted_below_too(tree: Tree) -> None:
     kernel = tree.kernel()
     place = kernel.place(tree.container, tree.pids["container"])
     assert kernel.count(place) == 1
-    assert kernel.count(parent(place)) == 2
+    assert kernel.count(place.above) == 2
 
 
 def test_the_writable_layer_is_found_by_the_root_mount(tree: Tree) -> None:
@@ -106,8 +105,8 @@ def test_the_writable_layer_is_found_by_the_root_mount(tree: Tree) -> None:
 def test_the_pods_cgroup_is_the_one_above(tree: Tree) -> None:
     place = tree.kernel().place(tree.container, tree.pids["container"])
     assert tree.container in place.path
-    assert "pod" in parent(place).path.rpartition("/")[2]
-    assert tree.container not in parent(place).path
+    assert "pod" in place.above.path.rpartition("/")[2]
+    assert tree.container not in place.above.path
 
 
 def test_a_pid_that_is_a_strangers_now(tree: Tree) -> None:

@@ -11,14 +11,16 @@ import pytest
 
 from crishim.cri.v1 import runtime_pb2 as pb
 from crishim.errors import AmbiguousId, ContainerNotFound, EngineUnavailable, SandboxNotFound
-from crishim.model import ContainerStatsFilter, LinuxPodSandboxConfig, PodSandboxStatsFilter
+from crishim.model import ContainerStatsFilter, ImageSpec, LinuxPodSandboxConfig, PodSandboxStatsFilter
+from crishim.rpc import metrics as metrics_rpc
 from crishim.rpc import stats as rpc
 from crishim.rpc.served import serve_from
 from crishim.stats.kernel import Kernel
 from crishim.stats.layers import FRESH, IDLE, Layers
+from crishim.stats.place import Place
 from crishim.stats.sampler import EVERY
 from crishim.stats.service import Stats
-from crishim.stats.values import Interface, Memory, Network, Place, Usage, Vanished
+from crishim.stats.values import Detail, Interface, Memory, Network, Processes, Usage, Vanished
 from tests.usecase.runtime.world import HOST_NETWORK, World
 
 ALL = ContainerStatsFilter()
@@ -55,12 +57,20 @@ class FakeKernel(Kernel):
         memory = Memory(usage=100, inactive_file=30, rss=50, page_faults=9, major_page_faults=2)
         return Usage(time=self.now(), cpu=self.now() // 4, memory=memory)
 
+    counts = usage
+
     def cpu(self, place: Place) -> int:
         self.reads.append("cpu")
         return self.now() // 4
 
     def count(self, place: Place) -> int:
         return 3
+
+    def detail(self, place: Place) -> Detail:
+        return Detail(oom_kills=1)
+
+    def processes(self, place: Place, pid: int) -> Processes:
+        return Processes(3, 4, 5, 1024)
 
     def network(self, object_id: str, pid: int) -> Network | None:
         return Network(self.now(), Interface("eth0", 1, 2, 3, 4, 5, 6, 7, 8))
@@ -193,6 +203,43 @@ async def test_what_goes_over_the_wire(world: World, stats: Stats) -> None:
     assert one.stats.attributes == item.attributes
     pod = await rpc.pod(served, pb.PodSandboxStatsRequest(pod_sandbox_id=sandbox))
     assert [c.attributes.id for c in pod.stats.linux.containers] == [container]
+
+
+async def test_metrics(world: World, stats: Stats, kernel: FakeKernel) -> None:
+    served = serve_from(world.rt, stats=stats)
+    own = LinuxPodSandboxConfig(cgroup_parent="/pods/x")
+    plain, sandbox = await world.run(), await world.run(name="own", linux=own)
+    container = await world.run_container(sandbox, image=ImageSpec(image="busybox", user_specified_image="busybox:1"))
+    gone = await world.run_container(plain, name="gone")
+    kernel.gone.add(gone)
+    kernel.broken.add(plain)
+    world.engine.calls.clear()
+    answer = pb.ListPodSandboxMetricsResponse.FromString(
+        await metrics_rpc.pods(served, pb.ListPodSandboxMetricsRequest())
+    )
+    assert world.engine.calls == {}
+    described = await metrics_rpc.descriptors(served, pb.ListMetricDescriptorsRequest())
+    keys = {d.name: list(d.label_keys) for d in described.descriptors}
+    (pod,) = answer.pod_metrics  # the other one cannot be read, and is no reason to tell nothing
+    assert pod.pod_sandbox_id == sandbox
+    (of_container,) = pod.container_metrics
+    assert of_container.container_id == container
+    told = {}
+    for metric in (*pod.metrics, *of_container.metrics):
+        labels = dict(zip(keys[metric.name], metric.label_values, strict=True))
+        assert (labels["namespace"], labels["pod"]) == ("default", "own")
+        told[metric.name, labels["container"]] = (metric.value.value, labels)
+    value, labels = told["container_memory_working_set_bytes", "main"]
+    assert (value, labels["image"], labels["id"]) == (70, "busybox:1", f"/pods/x/{container}")
+    assert labels["name"].startswith("k8s_main_own_default_")
+    value, labels = told["container_network_receive_bytes_total", ""]
+    assert (value, labels["interface"], labels["id"]) == (1, "eth0", "/pods/x")
+    assert told["container_memory_working_set_bytes", ""][0] == 70, "the pod's own cgroup"
+    stream = await metrics_rpc.stream(served, pb.StreamPodSandboxMetricsRequest())
+    (message,) = [pb.StreamPodSandboxMetricsResponse.FromString(chunk) async for chunk in stream]
+    assert [item.pod_sandbox_id for item in message.pod_sandbox_metrics] == [sandbox]
+    kernel.broken.clear()
+    assert [len(m.containers) for m in await stats.metrics()] == [0, 1]
 
 
 async def test_nothing_is_told_before_the_engine_was_read(world: World, stats: Stats) -> None:

@@ -1,0 +1,88 @@
+"""Files that stay open as long as their cgroup is looked at."""
+
+from __future__ import annotations
+
+import gc
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from crishim.stats import files
+from crishim.stats.files import Kept, read
+from crishim.stats.values import Vanished
+from tests.unit.stats.conftest import Tree
+
+
+def open_under(folder: Path) -> list[str]:
+    found = []
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            target = os.readlink(f"/proc/self/fd/{number}")
+        except FileNotFoundError:
+            continue
+        if target.startswith(str(folder)):
+            found.append(target)
+    return found
+
+
+def test_kept_open_and_read_anew(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("1")
+    kept = Kept()
+    assert kept.read(str(path)) == b"1"
+    path.write_text("22")
+    assert (kept.read(str(path)), kept.read_number(str(path))) == (b"22", 22)
+    assert (len(kept), open_under(tmp_path)) == (1, [str(path)])
+    del kept
+    gc.collect()
+    assert open_under(tmp_path) == []
+
+
+def test_what_is_not_there(tmp_path: Path) -> None:
+    kept = Kept()
+    assert kept.read_if_there(str(tmp_path / "none")) is None
+    assert kept.read_number(str(tmp_path / "none")) is None
+    for reader in (kept.read, read):
+        with pytest.raises(Vanished):
+            reader(str(tmp_path / "none"))
+    assert len(kept) == 0
+
+
+def test_past_the_limit_files_are_opened_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_most", lambda: Kept._count + 1)
+    kept = Kept()
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(name)
+        assert kept.read(str(tmp_path / name)) == name.encode()
+    monkeypatch.setattr(files, "_most", lambda: 0)
+    assert kept.read(str(tmp_path / "b")) == b"b"
+    assert kept.read(str(tmp_path / "a")) == b"a"
+
+
+def test_several_threads(tmp_path: Path) -> None:
+    for number in range(50):
+        (tmp_path / str(number)).write_text(str(number))
+    kept = Kept()
+
+    def read_all(_: int) -> list[bytes]:
+        return [kept.read(str(tmp_path / str(number))) for number in range(50)]
+
+    with ThreadPoolExecutor(8) as threads:
+        told = list(threads.map(read_all, range(40)))
+    assert all(texts == [str(number).encode() for number in range(50)] for texts in told)
+    assert (len(kept), len(open_under(tmp_path))) == (50, 50)
+
+
+def test_a_cgroup_that_is_forgotten_keeps_nothing_open(tree: Tree) -> None:
+    kernel = tree.kernel()
+    place = kernel.place(tree.container, tree.pids["container"])
+    kernel.usage(place)
+    kernel.detail(place)
+    kernel.usage(place.above)
+    assert len(open_under(tree.root)) > 10
+    kernel.forget(tree.container)
+    del place
+    gc.collect()
+    assert open_under(tree.root) == []
