@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from crishim.model.streams import OutputStream, WantedStreams
-from crishim.streaming.channels import CLOSE, ChannelReader, channel_message
+from crishim.streaming.channels import CLOSE, ChannelReader, channel_message, channel_parts
 from crishim.streaming.protocols import Channels
 from crishim.streaming.sizes import SizeReader
 from crishim.streaming.status import Status
 from crishim.streaming.websocket import GOING_AWAY, NORMAL, PROTOCOL_ERROR, WebSocket
-from crishim.streaming.wires import Input, InputEnd, ProcessEvent, ProcessWire, Ready, Resize
+from crishim.streaming.wires import NOTHING, Input, InputEnd, Parts, ProcessEvent, ProcessWire, Ready, Resize
 
 _STDIN, _ERROR, _RESIZE = 0, 3, 4
 _CLOSE_FROM = 5
@@ -59,10 +59,10 @@ class ChannelProcessWire(ProcessWire):
                 events.append(InputEnd())
         return events
 
-    def output(self, stream: OutputStream, data: bytes) -> bytes:
+    def output(self, stream: OutputStream, data: bytes) -> Parts:
         if not (self._wanted.stdout if stream is OutputStream.STDOUT else self._wanted.stderr):
-            return b""
-        return channel_message(self._websocket, self._protocol, stream, data)
+            return NOTHING
+        return channel_parts(self._websocket, self._protocol, stream, data)
 
     def heartbeat(self) -> bytes:
         return self._websocket.heartbeat()

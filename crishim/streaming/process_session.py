@@ -34,7 +34,7 @@ INPUT_HIGH, INPUT_LOW = 256 << 10, 64 << 10
 _SMALL = 4 << 10
 _PIECE = 1 << 20
 """Bytes of output that go into one frame at most."""
-_YIELD_AFTER = 256 << 10
+_YIELD_AFTER = 1 << 20
 """Bytes of output after which other sessions have a turn, should nothing have had to be waited for."""
 
 
@@ -187,10 +187,10 @@ class ProcessSession:
         while (item := await streams.read()) is not None:
             stream, data = item
             if len(data) <= _PIECE:
-                connection.write(wire.output(stream, data))
+                connection.write_parts(*wire.output(stream, data))
             else:
                 for at in range(0, len(data), _PIECE):
-                    connection.write(wire.output(stream, data[at : at + _PIECE]))
+                    connection.write_parts(*wire.output(stream, data[at : at + _PIECE]))
             moved += len(data)
             if connection.congested:
                 moved = 0
