@@ -164,7 +164,12 @@ class Connection(asyncio.Protocol):
 
     def beat(self) -> None:
         """Tell a client of whom nothing is read that we are alive, if the protocol has words for that."""
-        if self.reading_paused and self.heartbeat is not None and not self.congested:
+        if (
+            self.heartbeat is not None
+            and self.reading_paused
+            and not self.congested
+            and not self._transport.is_closing()
+        ):
             self._transport.write(self.heartbeat())
 
     @property

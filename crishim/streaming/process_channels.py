@@ -21,6 +21,7 @@ class ChannelProcessWire(ProcessWire):
     def __init__(self, protocol: Channels, wanted: WantedStreams) -> None:
         self._protocol = protocol
         self._wanted = wanted
+        self.has_sizes = wanted.tty and protocol.has_resize
         self._websocket = WebSocket()
         self._channels = ChannelReader(protocol)
         self._sizes = SizeReader()
@@ -50,7 +51,7 @@ class ChannelProcessWire(ProcessWire):
                 if content and not self._input_ended:
                     events.append(Input(content))
             elif channel == _RESIZE:
-                if self._protocol.has_resize and self._wanted.tty:
+                if self.has_sizes:
                     events += [Resize(size) for size in self._sizes.feed(content)]
             elif channel == CLOSE and self._protocol.version >= _CLOSE_FROM and bytes(content) == _CLOSES_STDIN:
                 if self._input_ended:

@@ -146,7 +146,7 @@ class ProcessSession:
             return Status(
                 error="the client did not open all streams that it had asked for", code=400, reason="BadRequest"
             )
-        if wanted.tty and wanted.stdin:
+        if self._wire.has_sizes:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(SIZE_WAIT):
                     await self._size_news.wait()
@@ -159,7 +159,7 @@ class ProcessSession:
             logger.exception("start for a client failed")
             return Status(error="internal error: see crishim's log")
         pumps = [self._pump(self._copy_input(streams), "input")] if wanted.stdin else []
-        if wanted.tty:
+        if self._wire.has_sizes:
             pumps.append(self._pump(self._copy_sizes(streams, given), "sizes"))
         try:
             await self._copy_output(streams)

@@ -21,7 +21,8 @@ class SpdyProcessWire(ProcessWire):
         self._protocol = protocol
         self._missing = {"error"}
         self._missing |= {name for name in ("stdin", "stdout", "stderr") if getattr(wanted, name)}
-        if wanted.tty and protocol.has_resize:
+        self.has_sizes = wanted.tty and protocol.has_resize
+        if self.has_sizes:
             self._missing.add("resize")
         self._spdy = Spdy(most_streams=len(self._missing), small_headers=True)
         self._kinds: dict[int, str] = {}

@@ -95,6 +95,9 @@ class Wire(ABC):
 class ProcessWire(Wire):
     """Exec and attach."""
 
+    has_sizes: bool
+    """Whether the client will tell the terminal's size, if the process has one."""
+
     @abstractmethod
     def begin(self) -> list[ProcessEvent]:
         """What is so before the client says anything."""
