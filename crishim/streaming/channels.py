@@ -9,6 +9,7 @@ from typing import NamedTuple
 from crishim.streaming.errors import ProtocolViolation
 from crishim.streaming.protocols import Channels
 from crishim.streaming.websocket import Part, WebSocket
+from crishim.streaming.wires import NOTHING, Parts
 
 CLOSE = 255
 """Channel whose messages name another one that the client closes (from version 5 on)."""
@@ -60,8 +61,14 @@ class ChannelReader:
         return plain
 
 
-def channel_message(websocket: WebSocket, protocol: Channels, channel: int, data: bytes) -> bytes:
+def channel_parts(websocket: WebSocket, protocol: Channels, channel: int, data: bytes) -> Parts:
     """A message with these bytes for the client."""
     if protocol.base64:
-        return websocket.frame(b"%d" % channel, base64.b64encode(data), text=True)
-    return websocket.frame(b"%c" % channel, data)
+        return websocket.message(b"%d%b" % (channel, base64.b64encode(data)), text=True), b""
+    head = websocket.head(1 + len(data))
+    return (b"%b%c" % (head, channel), data) if head else NOTHING
+
+
+def channel_message(websocket: WebSocket, protocol: Channels, channel: int, data: bytes) -> bytes:
+    """The same in one."""
+    return b"".join(channel_parts(websocket, protocol, channel, data))

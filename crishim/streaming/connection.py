@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import os
 import socket
 import struct
 import termios
@@ -18,6 +19,8 @@ from typing import cast
 WRITE_HIGH = 256 << 10
 """Bytes that wait to be written from which on a connection is congested."""
 _WRITE_LOW = 64 << 10
+_COPIED = 8 << 10
+"""Bytes of payload up to which copying is cheaper than what it spares."""
 REPLIES_LIMIT = 1 << 20
 """Bytes that may wait when a protocol answers by itself: more is a client that asks and does not read."""
 _ESTABLISHED = 1
@@ -56,6 +59,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._encrypted = transport.get_extra_info("ssl_object") is not None
         self._transport.set_write_buffer_limits(WRITE_HIGH, _WRITE_LOW)
 
     def data_received(self, data: bytes) -> None:
@@ -133,6 +137,23 @@ class Connection(asyncio.Protocol):
                 self.active = self._loop.time()
             self._transport.write(data)
 
+    def write_parts(self, head: bytes, payload: bytes) -> None:
+        """Send a frame in two parts; a large payload is not copied as long as the kernel takes it."""
+        if len(payload) < _COPIED or self._encrypted or self._transport.get_write_buffer_size():
+            self.write(head + payload)
+            return
+        if self._transport.is_closing():
+            return
+        self.active = self._loop.time()
+        try:
+            sent = os.writev(self._socket().fileno(), (head, payload))
+        except OSError:  # no room; or an error, which the transport finds again and ends the connection for
+            sent = 0
+        if sent < len(head):
+            self._transport.write(head[sent:] + payload)
+        elif sent < len(head) + len(payload):
+            self._transport.write(memoryview(payload)[sent - len(head) :])
+
     def reply(self, data: bytes) -> None:
         """Send what a protocol answers by itself; a client that does not read the answers is dropped."""
         if data:
@@ -143,7 +164,12 @@ class Connection(asyncio.Protocol):
 
     def beat(self) -> None:
         """Tell a client of whom nothing is read that we are alive, if the protocol has words for that."""
-        if self.reading_paused and self.heartbeat is not None and not self.congested:
+        if (
+            self.heartbeat is not None
+            and self.reading_paused
+            and not self.congested
+            and not self._transport.is_closing()
+        ):
             self._transport.write(self.heartbeat())
 
     @property

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from crishim.streaming.channels import ChannelReader, channel_message
+from crishim.streaming.channels import ChannelReader, channel_message, channel_parts
 from crishim.streaming.protocols import Channels
 from crishim.streaming.websocket import GOING_AWAY, NORMAL, PROTOCOL_ERROR, WebSocket
-from crishim.streaming.wires import ForwardEvent, ForwardWire, PairData, PairOpened
+from crishim.streaming.wires import ForwardEvent, ForwardWire, PairData, PairOpened, Parts
 
 MOST_PORTS = 127
 """Ports of one session: two channels each, whose number is one byte."""
@@ -58,8 +58,8 @@ class ChannelForwardWire(ForwardWire):
     def heartbeat(self) -> bytes:
         return self._websocket.heartbeat()
 
-    def data(self, pair: int, data: bytes) -> bytes:
-        return self._message(2 * pair, data)
+    def data(self, pair: int, data: bytes) -> Parts:
+        return channel_parts(self._websocket, self._protocol, 2 * pair, data)
 
     def end(self, pair: int) -> bytes:
         return b""

@@ -159,7 +159,7 @@ class ForwardSession:
         """Pass the pod's bytes on; False: the client does not keep up, stop reading until told to go on."""
         if self._pairs.get(side.pair) is not side:
             return True
-        self._connection.write(self._wire.data(side.pair, data))
+        self._connection.write_parts(*self._wire.data(side.pair, data))
         if self._connection.congested:
             self._stopped.add(side)
             return False

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from crishim.streaming.errors import ProtocolViolation
 from crishim.streaming.spdy import CANCEL, REFUSED_STREAM, Cancelled, Opened, Spdy, SpdyEvent
 from crishim.streaming.websocket import GOING_AWAY, PROTOCOL_ERROR, WebSocket
-from crishim.streaming.wires import ForwardEvent, ForwardWire, PairData, PairEnd, PairGone, PairOpened
+from crishim.streaming.wires import NOTHING, ForwardEvent, ForwardWire, PairData, PairEnd, PairGone, PairOpened, Parts
 
 MOST_PAIRS = 1000
 """Connections that one session may have open at once."""
@@ -104,8 +104,9 @@ class SpdyForwardWire(ForwardWire):
                 events.append(PairEnd(pair.data))
             pair.early.clear()
 
-    def data(self, pair: int, data: bytes) -> bytes:
-        return self._spdy.data(pair, data)
+    def data(self, pair: int, data: bytes) -> Parts:
+        head = self._spdy.head(pair, len(data))
+        return (head, data) if head else NOTHING
 
     def end(self, pair: int) -> bytes:
         # The error stream with it: clients read that to its end before they let a connection go.
@@ -141,7 +142,7 @@ class TunnelForwardWire(ForwardWire):
         return self._websocket.closed
 
     def _wrap(self, data: bytes) -> bytes:
-        return self._websocket.frame(b"", data) if data else b""
+        return self._websocket.message(data) if data else b""
 
     def take(self) -> bytes:
         return self._wrap(self._inner.take()) + self._websocket.take()
@@ -160,8 +161,10 @@ class TunnelForwardWire(ForwardWire):
     def heartbeat(self) -> bytes:
         return self._websocket.heartbeat()
 
-    def data(self, pair: int, data: bytes) -> bytes:
-        return self._wrap(self._inner.data(pair, data))
+    def data(self, pair: int, data: bytes) -> Parts:
+        inner, payload = self._inner.data(pair, data)
+        head = self._websocket.head(len(inner) + len(payload)) if inner else b""
+        return (head + inner, payload) if head else NOTHING
 
     def end(self, pair: int) -> bytes:
         return self._wrap(self._inner.end(pair))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from crishim.model.streams import OutputStream, WantedStreams
-from crishim.streaming.channels import CLOSE, ChannelReader, channel_message
+from crishim.streaming.channels import CLOSE, ChannelReader, channel_message, channel_parts
 from crishim.streaming.protocols import Channels
 from crishim.streaming.sizes import SizeReader
 from crishim.streaming.status import Status
 from crishim.streaming.websocket import GOING_AWAY, NORMAL, PROTOCOL_ERROR, WebSocket
-from crishim.streaming.wires import Input, InputEnd, ProcessEvent, ProcessWire, Ready, Resize
+from crishim.streaming.wires import NOTHING, Input, InputEnd, Parts, ProcessEvent, ProcessWire, Ready, Resize
 
 _STDIN, _ERROR, _RESIZE = 0, 3, 4
 _CLOSE_FROM = 5
@@ -21,6 +21,7 @@ class ChannelProcessWire(ProcessWire):
     def __init__(self, protocol: Channels, wanted: WantedStreams) -> None:
         self._protocol = protocol
         self._wanted = wanted
+        self.has_sizes = wanted.tty and protocol.has_resize
         self._websocket = WebSocket()
         self._channels = ChannelReader(protocol)
         self._sizes = SizeReader()
@@ -50,7 +51,7 @@ class ChannelProcessWire(ProcessWire):
                 if content and not self._input_ended:
                     events.append(Input(content))
             elif channel == _RESIZE:
-                if self._protocol.has_resize and self._wanted.tty:
+                if self.has_sizes:
                     events += [Resize(size) for size in self._sizes.feed(content)]
             elif channel == CLOSE and self._protocol.version >= _CLOSE_FROM and bytes(content) == _CLOSES_STDIN:
                 if self._input_ended:
@@ -59,10 +60,10 @@ class ChannelProcessWire(ProcessWire):
                 events.append(InputEnd())
         return events
 
-    def output(self, stream: OutputStream, data: bytes) -> bytes:
+    def output(self, stream: OutputStream, data: bytes) -> Parts:
         if not (self._wanted.stdout if stream is OutputStream.STDOUT else self._wanted.stderr):
-            return b""
-        return channel_message(self._websocket, self._protocol, stream, data)
+            return NOTHING
+        return channel_parts(self._websocket, self._protocol, stream, data)
 
     def heartbeat(self) -> bytes:
         return self._websocket.heartbeat()

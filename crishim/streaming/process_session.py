@@ -34,7 +34,7 @@ INPUT_HIGH, INPUT_LOW = 256 << 10, 64 << 10
 _SMALL = 4 << 10
 _PIECE = 1 << 20
 """Bytes of output that go into one frame at most."""
-_YIELD_AFTER = 256 << 10
+_YIELD_AFTER = 1 << 20
 """Bytes of output after which other sessions have a turn, should nothing have had to be waited for."""
 
 
@@ -146,7 +146,7 @@ class ProcessSession:
             return Status(
                 error="the client did not open all streams that it had asked for", code=400, reason="BadRequest"
             )
-        if wanted.tty and wanted.stdin:
+        if self._wire.has_sizes:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(SIZE_WAIT):
                     await self._size_news.wait()
@@ -159,7 +159,7 @@ class ProcessSession:
             logger.exception("start for a client failed")
             return Status(error="internal error: see crishim's log")
         pumps = [self._pump(self._copy_input(streams), "input")] if wanted.stdin else []
-        if wanted.tty:
+        if self._wire.has_sizes:
             pumps.append(self._pump(self._copy_sizes(streams, given), "sizes"))
         try:
             await self._copy_output(streams)
@@ -187,10 +187,10 @@ class ProcessSession:
         while (item := await streams.read()) is not None:
             stream, data = item
             if len(data) <= _PIECE:
-                connection.write(wire.output(stream, data))
+                connection.write_parts(*wire.output(stream, data))
             else:
                 for at in range(0, len(data), _PIECE):
-                    connection.write(wire.output(stream, data[at : at + _PIECE]))
+                    connection.write_parts(*wire.output(stream, data[at : at + _PIECE]))
             moved += len(data)
             if connection.congested:
                 moved = 0

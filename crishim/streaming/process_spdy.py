@@ -7,7 +7,7 @@ from crishim.streaming.protocols import Channels
 from crishim.streaming.sizes import SizeReader
 from crishim.streaming.spdy import REFUSED_STREAM, Opened, Received, Spdy
 from crishim.streaming.status import Status
-from crishim.streaming.wires import Input, InputEnd, ProcessEvent, ProcessWire, Ready, Resize
+from crishim.streaming.wires import NOTHING, Input, InputEnd, Parts, ProcessEvent, ProcessWire, Ready, Resize
 
 _TYPE = "streamtype"
 """Header that says what a stream is for (Kubernetes' core API)."""
@@ -21,7 +21,8 @@ class SpdyProcessWire(ProcessWire):
         self._protocol = protocol
         self._missing = {"error"}
         self._missing |= {name for name in ("stdin", "stdout", "stderr") if getattr(wanted, name)}
-        if wanted.tty and protocol.has_resize:
+        self.has_sizes = wanted.tty and protocol.has_resize
+        if self.has_sizes:
             self._missing.add("resize")
         self._spdy = Spdy(most_streams=len(self._missing), small_headers=True)
         self._kinds: dict[int, str] = {}
@@ -75,9 +76,10 @@ class SpdyProcessWire(ProcessWire):
             self._input_ended = True
             events.append(InputEnd())
 
-    def output(self, stream: OutputStream, data: bytes) -> bytes:
-        number = self._outputs.get(stream)
-        return b"" if number is None else self._spdy.data(number, data)
+    def output(self, stream: OutputStream, data: bytes) -> Parts:
+        number = self._outputs.get(stream, 0)
+        head = self._spdy.head(number, len(data))
+        return (head, data) if head else NOTHING
 
     def ended(self, status: Status) -> bytes:
         spdy, ids = self._spdy, self._ids

@@ -213,12 +213,17 @@ class Spdy:
     def _reset(self, stream: int, reason: int) -> None:
         self._replies += struct.pack(">IIII", _VERSION | RST_STREAM, 8, stream, reason)
 
-    def data(self, stream: int, data: bytes) -> bytes:
-        """A frame with these bytes (fewer than 16 MiB); empty when the client has done with the stream."""
+    def head(self, stream: int, size: int) -> bytes:
+        """What goes in front of so many bytes (fewer than 16 MiB); empty when the client has done with the stream."""
         state = self._open.get(stream)
         if state is None or not state[1]:
             return b""
-        return b"%b%b" % (struct.pack(">II", stream, len(data)), data)
+        return struct.pack(">II", stream, size)
+
+    def data(self, stream: int, data: bytes) -> bytes:
+        """A frame with these bytes; empty likewise."""
+        head = self.head(stream, len(data))
+        return head + data if head else b""
 
     def end(self, stream: int) -> bytes:
         """A frame that says that nothing more comes on this stream; empty likewise."""

@@ -1,26 +1,34 @@
 """WebSocket frames (RFC 6455) of a server: bytes in, messages' parts out, bytes to send. No I/O.
 
-Parsing, unmasking, pings and closing are the library's; a message's parts are passed on as its frames come, so that no
-message is too long. Frames to the client are put together here, with one copy instead of three.
+Payloads are unmasked and passed on as they come, by the library's native code and copied once: that is what costs. No
+frame is kept to its end, so that none is too long. Control frames, closing and its codes are the library's.
 """
 
 from __future__ import annotations
 
 import logging
 import struct
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from websockets.frames import Frame, Opcode
 from websockets.protocol import OPEN, SERVER, Protocol
 
+try:
+    from websockets.speedups import apply_mask
+except ImportError:  # a package without the native part: slower, and the same
+    from websockets.utils import apply_mask
+
 from crishim.streaming.errors import ProtocolViolation
 
-FRAME_LIMIT = 4 << 20
-"""Bytes of a client's frame. Kubernetes' clients send 32 KiB and a little; others what one call of theirs was given."""
 NORMAL, GOING_AWAY, PROTOCOL_ERROR = 1000, 1001, 1002
 """Close codes (section 7.4.1)."""
 _log = logging.getLogger(f"{__name__}.library")
 _log.setLevel(logging.WARNING)  # its debug lines hold what users type
+
+
+_CONTROL_LIMIT = 125
+_MOST = 1 << 63
+"""Bytes that a frame cannot have (section 5.2)."""
 
 
 class Part(NamedTuple):
@@ -35,8 +43,13 @@ class WebSocket:
     """One connection after its handshake."""
 
     def __init__(self) -> None:
-        self._protocol = Protocol(SERVER, state=OPEN, max_size=(None, FRAME_LIMIT), logger=_log)
+        self._protocol = Protocol(SERVER, state=OPEN, max_size=_CONTROL_LIMIT, logger=_log)
+        self._head = bytearray()
+        self._left = 0
+        self._mask = b""
+        self._first = False
         self._text = False
+        self._in_message = False
         self.closed = False
         """The client said that it has done, or was told so by us and agreed: the connection is to be closed."""
 
@@ -47,36 +60,102 @@ class WebSocket:
     def feed(self, data: bytes) -> list[Part]:
         """Take bytes of the connection. Raises ProtocolViolation; what `take` gives then says why."""
         parts: list[Part] = []
-        if self.closed:
-            return parts
+        view = memoryview(data)
+        at, end = 0, len(view)
+        while at < end and not self.closed:
+            if not self._left:
+                at += self._take_head(parts, view[at:end])
+                continue
+            piece = min(self._left, end - at)
+            parts.append(Part(self._first, self._text, apply_mask(view[at : at + piece], self._mask)))
+            self._first = False
+            self._left -= piece
+            at += piece
+            if turned := piece % 4:
+                self._mask = self._mask[turned:] + self._mask[:turned]
+        return parts
+
+    def _take_head(self, parts: list[Part], view: memoryview) -> int:
+        """Collect a frame's head, or a whole control frame; how many bytes of `view` that took."""
+        head = self._head
+        taken = 0
+        size = 2
+        while True:
+            more = max(0, min(size - len(head), len(view) - taken))
+            head += view[taken : taken + more]
+            taken += more
+            if len(head) < size:
+                return taken
+            if size > 2 or (size := self._size(head[0], head[1])) == 2:
+                break
+        frame = bytes(head)
+        head.clear()
+        if frame[0] & 8:
+            self._control(frame)
+        else:
+            self._begin(parts, frame)
+        return taken
+
+    def _size(self, first: int, second: int) -> int:
+        """How many bytes are to be collected, by the first two. Raises ProtocolViolation."""
+        opcode, length = first & 15, second & 127
+        if first & 0x70:
+            self._fail("reserved bits are set")
+        if not second & 0x80:
+            self._fail("frame is not masked")
+        if opcode in (0, 1, 2):
+            return 6 + (0 if length < 126 else 2 if length == 126 else 8)
+        if opcode not in (8, 9, 10):
+            self._fail("frame has an unknown opcode")
+        if not first & 0x80 or length > _CONTROL_LIMIT:
+            self._fail("control frame is fragmented or too long")
+        return 6 + length
+
+    def _begin(self, parts: list[Part], head: bytes) -> None:
+        opcode = head[0] & 15
+        if self._in_message == bool(opcode):
+            self._fail("a message begins in another one" if opcode else "there is no message to be continued")
+        self._first = bool(opcode)
+        if opcode:
+            self._text = opcode == Opcode.TEXT
+        self._in_message = not head[0] & 0x80
+        self._mask = head[-4:]
+        self._left = int.from_bytes(head[2:-4], "big") if len(head) > 6 else head[1] & 127
+        if self._left >= _MOST:
+            self._fail("frame is too long")
+        if not self._left:
+            parts.append(Part(self._first, self._text, b""))
+
+    def _control(self, frame: bytes) -> None:
         protocol = self._protocol
-        protocol.receive_data(data)
-        for frame in protocol.events_received():
-            assert isinstance(frame, Frame), "the handshake is over"
-            opcode = frame.opcode
-            if opcode is Opcode.BINARY or opcode is Opcode.TEXT:
-                self._text = opcode is Opcode.TEXT
-                parts.append(Part(True, self._text, frame.data))
-            elif opcode is Opcode.CONT:
-                parts.append(Part(False, self._text, frame.data))
-            elif opcode is Opcode.CLOSE:
+        protocol.receive_data(frame)
+        for event in protocol.events_received():
+            if isinstance(event, Frame) and event.opcode is Opcode.CLOSE:
                 self.closed = True
         if protocol.parser_exc is not None:
             self.closed = True
             raise ProtocolViolation(str(protocol.parser_exc))
-        return parts
 
-    def frame(self, head: bytes, data: bytes, *, text: bool = False) -> bytes:
-        """A message of `head` and `data`; empty once the end was told."""
+    def _fail(self, reason: str) -> NoReturn:
+        self._protocol.fail(PROTOCOL_ERROR, reason)
+        self.closed = True
+        raise ProtocolViolation(reason)
+
+    def head(self, size: int, *, text: bool = False) -> bytes:
+        """What goes in front of a message of so many bytes; empty once the end was told."""
         if self._protocol.state is not OPEN:
             return b""
-        length = len(head) + len(data)
         first = 0x81 if text else 0x82
-        if length < 126:
-            return b"%c%c%b%b" % (first, length, head, data)
-        if length < 1 << 16:
-            return b"%c\x7e%b%b%b" % (first, struct.pack(">H", length), head, data)
-        return b"%c\x7f%b%b%b" % (first, struct.pack(">Q", length), head, data)
+        if size < 126:
+            return struct.pack(">BB", first, size)
+        if size < 1 << 16:
+            return struct.pack(">BBH", first, 126, size)
+        return struct.pack(">BBQ", first, 127, size)
+
+    def message(self, data: bytes, *, text: bool = False) -> bytes:
+        """A message; empty likewise."""
+        head = self.head(len(data), text=text)
+        return head + data if head else b""
 
     def heartbeat(self) -> bytes:
         """A pong that nobody asked for: it tells a client whose pings wait to be read that we are alive."""

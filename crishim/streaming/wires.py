@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from crishim.streaming.status import Status
 
 Bytes = bytes | bytearray | memoryview
+Parts = tuple[bytes, bytes]
+"""Bytes to send, in two parts: a frame's head, and a payload that is not copied behind it."""
+NOTHING: Parts = (b"", b"")
 
 
 class Ready(NamedTuple):
@@ -92,6 +95,9 @@ class Wire(ABC):
 class ProcessWire(Wire):
     """Exec and attach."""
 
+    has_sizes: bool
+    """Whether the client will tell the terminal's size, if the process has one."""
+
     @abstractmethod
     def begin(self) -> list[ProcessEvent]:
         """What is so before the client says anything."""
@@ -101,7 +107,7 @@ class ProcessWire(Wire):
         """Take bytes of the connection. Raises ProtocolViolation."""
 
     @abstractmethod
-    def output(self, stream: OutputStream, data: bytes) -> bytes:
+    def output(self, stream: OutputStream, data: bytes) -> Parts:
         """The process's output. What the client does not want (any more) gives nothing."""
 
     @abstractmethod
@@ -121,7 +127,7 @@ class ForwardWire(Wire):
         """Take bytes of the connection. Raises ProtocolViolation."""
 
     @abstractmethod
-    def data(self, pair: int, data: bytes) -> bytes:
+    def data(self, pair: int, data: bytes) -> Parts:
         """Bytes from the port."""
 
     @abstractmethod

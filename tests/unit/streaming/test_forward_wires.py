@@ -40,9 +40,9 @@ def test_spdy_pairs_side_by_side() -> None:
         PairEnd(3),
     ]
     assert [(kind, stream) for kind, stream, _ in frames(wire.take())] == [("reply", n) for n in (1, 3, 5, 7)]
-    assert frames(wire.data(3, b"out")) == [("data", 3, b"out")]
+    assert frames(b"".join(wire.data(3, b"out"))) == [("data", 3, b"out")]
     assert frames(wire.end(3)) == [("fin", 3, b""), ("fin", 1, b"")]
-    assert wire.finish(3) == wire.data(3, b"late") == wire.end(3) == b""
+    assert wire.finish(3) == b"".join(wire.data(3, b"late")) == wire.end(3) == b""
     assert frames(wire.finish(7, "port 81 refused")) == [
         ("data", 5, b"port 81 refused"),
         ("fin", 5, b""),
@@ -138,7 +138,7 @@ def test_a_tunnel_holds_the_same_bytes_wherever_messages_end(size: int) -> None:
     assert events[0] == PairOpened(3, 80)
     assert b"".join(bytes(event.data) for event in events[1:] if isinstance(event, PairData)) == b"x" * 100
     assert [(kind, n) for kind, n, _ in frames(unwrapped(wire.take()))] == [("reply", 1), ("reply", 3)]
-    assert frames(unwrapped(wire.data(3, b"y") + wire.finish(3, "why"))) == [
+    assert frames(unwrapped(b"".join(wire.data(3, b"y")) + wire.finish(3, "why"))) == [
         ("data", 3, b"y"),
         ("data", 1, b"why"),
         ("fin", 1, b""),
@@ -168,7 +168,7 @@ def test_channels_begin_with_the_ports(name: str) -> None:
     assert wire.begin() == [PairOpened(0, 80), PairOpened(1, 8080)]
     client = Protocol(CLIENT, state=OPEN)
     client.receive_data(
-        wire.take() + wire.data(1, b"out") + wire.finish(0, "refused") + wire.finish(0) + wire.finish(1)
+        wire.take() + b"".join(wire.data(1, b"out")) + wire.finish(0, "refused") + wire.finish(0) + wire.finish(1)
     )
     received = [bytes(frame.data) for frame in client.events_received() if isinstance(frame, Frame)]
     if not protocol.base64:

@@ -61,7 +61,11 @@ def test_spdy_from_the_streams_to_the_status() -> None:
     wire, ids = opened(ALL)
     sent = data(ids["stdin"], b"some ") + data(ids["stdin"], b"input", fin=True)
     assert plain([event for byte in bytewise(sent) for event in wire.feed(byte)]) == [b"some input", InputEnd()]
-    told = wire.output(OutputStream.STDOUT, b"out") + wire.output(OutputStream.STDERR, b"err") + wire.ended(Status(3))
+    told = (
+        b"".join(wire.output(OutputStream.STDOUT, b"out"))
+        + b"".join(wire.output(OutputStream.STDERR, b"err"))
+        + wire.ended(Status(3))
+    )
     *output, status, end = frames(told)
     assert output == [
         ("data", ids["stdout"], b"out"),
@@ -79,7 +83,7 @@ def test_spdy_sizes_and_a_stdin_that_is_dropped() -> None:
     wire, ids = opened(TTY)
     sent = data(ids["resize"], b'{"Width":80,') + data(ids["resize"], b'"Height":24}\n') + rst(ids["stdin"])
     assert wire.feed(sent) == [Resize(TerminalSize(80, 24)), InputEnd()]
-    assert wire.output(OutputStream.STDERR, b"a terminal has none") == b""
+    assert b"".join(wire.output(OutputStream.STDERR, b"a terminal has none")) == b""
 
 
 def test_spdy_streams_that_were_not_asked_for_or_are_there_already_are_refused() -> None:
@@ -96,7 +100,7 @@ def test_spdy_streams_that_were_not_asked_for_or_are_there_already_are_refused()
 def test_spdy_output_that_the_client_dropped_is_not_sent() -> None:
     wire, ids = opened(ALL)
     assert wire.feed(rst(ids["stdout"])) == []
-    assert wire.output(OutputStream.STDOUT, b"x") == b""
+    assert b"".join(wire.output(OutputStream.STDOUT, b"x")) == b""
     assert ("fin", ids["error"], b"") in frames(wire.ended(Status()))
 
 
@@ -163,7 +167,7 @@ def test_channels_of_all_protocols(protocol: Channels, step: int) -> None:
     events = [event for at in range(0, len(sent), step) for event in wire.feed(sent[at : at + step])]
     sizes = [Resize(TerminalSize(5, 6))] if protocol.version >= 3 else []
     assert plain(events) == ([b"some ", *sizes, b"in"] if sizes else [b"some in"])
-    out = wire.output(OutputStream.STDOUT, b"out") + wire.output(OutputStream.STDERR, b"none")
+    out = b"".join(wire.output(OutputStream.STDOUT, b"out")) + b"".join(wire.output(OutputStream.STDERR, b"none"))
     output, status, end = told(protocol, out + wire.ended(Status(7)))
     assert output == (1, b"out")
     assert isinstance(status, tuple)
@@ -212,4 +216,4 @@ def test_channels_input_that_was_not_asked_for_is_passed_over() -> None:
     wire = ChannelProcessWire(V5, WantedStreams(tty=False, stdin=False, stdout=False, stderr=True))
     assert told(V5, wire.take()) == [(2, b"")]
     assert wire.feed(message(V5, 0, b"x") + message(V5, 255, b"\0") + message(V5, 4, b"x}")) == []
-    assert wire.output(OutputStream.STDOUT, b"x") == b""
+    assert b"".join(wire.output(OutputStream.STDOUT, b"x")) == b""
