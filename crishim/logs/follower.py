@@ -104,14 +104,18 @@ class Follower:
     def find_place(self) -> None:
         """Go on behind the last line that the log holds, with nothing known of how it got there. Raises BadPlace."""
         self.begin()
-        tail = self.file.tail()
-        if not tail:
-            return
-        last = tail[tail.rfind(b"\n", 0, -1) + 1 :]
-        found = search(self.spool.path, last, tail)
-        if found is not None:
-            place, self._skip = found
-            self.spool = Spool(self.spool.path, place)
+        self._look_for(self.file.tail())
+
+    def _look_for(self, tail: bytes) -> bool:
+        """Go on behind what the log ends with; whether the spool still has just that."""
+        found = search(self.spool.path, tail) if tail else None
+        if found is None:
+            return False
+        place, self._skip, exact = found
+        self._checked = True
+        self.spool.close()
+        self.spool = Spool(self.spool.path, place)
+        return exact
 
     def pump(self) -> bool:
         """Move one block; whether there may be more. Raises OSError for a log or spool that cannot be used."""
@@ -170,13 +174,26 @@ class Follower:
             try:
                 return self.spool.read()
             except SpoolLost as gap:
-                self._skip, self._checked = 0, True
+                if self._checked:
+                    self._skip = 0
+                elif self._overtook():
+                    continue
                 self._counters.lost_times += 1
                 self._counters.lost_bytes += gap.args[0]
                 self.notes.append(
                     f"lines are missing in {self.file.path}: the engine deleted at least {gap.args[0]} bytes of "
                     f"{self.spool.path} before they were read"
                 )
+
+    def _overtook(self) -> bool:
+        """The noted place is gone from the spool, but more was written since; whether nothing is missing for it."""
+        tail = self.file.tail()
+        self._skip, self._checked = 0, True
+        if self._moved:
+            self._move()
+            tail = self.file.tail() or tail
+            self._skip, self._checked = 0, True
+        return self._look_for(tail)
 
     def _check(self, lines: bytes) -> None:
         """Whether what the file holds behind the noted size is what would be written now."""
@@ -199,12 +216,13 @@ class Follower:
         self._checked = not size
 
 
-def search(path: str, last: bytes, tail: bytes) -> tuple[Place, int] | None:
-    """Where in a spool a log ends: the place of a block, and how many bytes of its lines the log holds.
+def search(path: str, tail: bytes) -> tuple[Place, int, bool] | None:
+    """Where in a spool a log with this end goes on: a block's place, and how many bytes of its lines the log holds.
 
-    `last` is the log's last line, `tail` ends with it: of equal lines the first counts that has most of it
-    before it. None: the log holds nothing of what the spool still has.
+    True with it: the spool has the log's last line; of equal ones the first counts that has most of `tail` before it.
+    False: it has not, and what is older than that line is passed over. None: all that the spool has is younger.
     """
+    last = tail[tail.rfind(b"\n", 0, -1) + 1 :]
     time = last.split(b" ", 1)[0]
     moment = _moment(time)
     best: tuple[int, Place, int] | None = None
@@ -232,7 +250,9 @@ def search(path: str, last: bytes, tail: bytes) -> tuple[Place, int] | None:
             spool.advance()
     finally:
         spool.close()
-    return best[1:] if best else older
+    if best:
+        return best[1], best[2], True
+    return (*older, False) if older else None
 
 
 def _common_end(one: bytes, two: bytes) -> int:

@@ -209,12 +209,44 @@ def test_lines_that_the_spool_has_no_more(life: Life) -> None:
     life.say("3\n")
     for path in life.spool.parent.glob("*.[23]"):
         path.unlink()
-    last = life.log.read_bytes().splitlines(keepends=True)[-1]
-    found = search(str(life.spool), last, life.log.read_bytes())
+    found = search(str(life.spool), life.log.read_bytes())
     assert found is not None
+    assert found[2] is True
     life.restart(None)
     life.move()
     assert life.said() == "0\n1\n2\n3\n"
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+def test_a_noted_place_that_is_gone_from_the_spool(life: Life, *, reopened: bool) -> None:
+    """What was written since is not written again, and if that reaches as far as the spool, nothing is missing."""
+    life.say("0\n")
+    life.move()
+    progress = life.follower.progress
+    for number in range(1, 4):
+        rotate(life.spool, 100)
+        life.say(f"{number}\n")
+        life.move()
+        if reopened and number == 2:
+            life.log.rename(f"{life.log}.1")
+            life.follower.reopen()
+    for path in life.spool.parent.glob("*.[23]"):
+        path.unlink()
+    life.restart(progress)
+    life.say("4\n")
+    life.move()
+    assert life.said() == "0\n1\n2\n3\n4\n"
+    assert life.counters.lost_times == 0
+    life.follower.close()
+    for _ in range(2):
+        rotate(life.spool, 100)
+        life.say("5\n")
+    for path in life.spool.parent.glob("*.[2-9]"):
+        path.unlink()
+    life.restart(progress)
+    life.move()
+    assert life.said() == "0\n1\n2\n3\n4\n5\n5\n"
+    assert life.counters.lost_times == 1, "what follows is younger than all that was written: there may be a gap"
 
 
 def test_damaged_lines_are_told(life: Life) -> None:
