@@ -39,10 +39,10 @@ def mounted_device(proc: str, number: str) -> str:
     return ""
 
 
-@lru_cache(256)
 def block_device(major: int, minor: int, folder: str = "/sys/dev/block") -> str:
-    """A block device's name by its number; empty for one that has gone."""
+    """A block device's name by its number, or the number of one that has gone. No two have the same at a time."""
+    number = f"{major}:{minor}"
     try:
-        return "/dev/" + os.path.basename(os.readlink(f"{folder}/{major}:{minor}"))
+        return "/dev/" + os.path.basename(os.readlink(f"{folder}/{number}"))
     except OSError:
-        return ""
+        return number

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from crishim.runtime.objects import Container
 from crishim.stats.layer import Walk, find_layer
@@ -85,6 +85,11 @@ class Layers:
         """The container is gone."""
         for known in (self._known, self._folders, self._wanted):
             known.pop(container_id, None)
+
+    def keep(self, ids: Collection[str]) -> None:
+        """Forget all others: those that were noted by a look which came too late."""
+        for container_id in [i for i in (*self._known, *self._folders) if i not in ids]:
+            self.forget(container_id)
 
     async def close(self) -> None:
         """Stop counting."""

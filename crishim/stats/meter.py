@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
 from crishim.runtime.objects import Sandbox
@@ -41,9 +42,10 @@ class Meter:
         """The metrics of these pods."""
         figures = self._reader.pods(pods)
         disks: dict[str, Disk] = {}
-        return each(figures, lambda pod: self._pod(pod, disks))
+        seen: set[Labels] = set()
+        return each(figures, lambda pod: self._pod(pod, disks, seen))
 
-    def _pod(self, pod: PodFigures, disks: dict[str, Disk]) -> PodMetrics:
+    def _pod(self, pod: PodFigures, disks: dict[str, Disk], seen: set[Labels]) -> PodMetrics:
         sandbox, metadata = pod.sandbox, pod.sandbox.metadata
         samples: list[Sample] = []
         # Without a cgroup of its own the pod is told by its containers: a sum of theirs would count them twice.
@@ -56,6 +58,10 @@ class Meter:
             samples += sample_network(pod.network)
         path = pod.place.path if pod.place is not None else f"/{sandbox.id}"
         labels = Labels("", path, "", "", metadata.namespace, metadata.name)
+        if labels in seen:
+            # Two sandboxes of one pod share its cgroup, and a scrape with two equal samples fails as a whole.
+            labels = replace(labels, id=f"{path}/{sandbox.id}")
+        seen.add(labels)
         containers = each(pod.containers, lambda container: self._container(sandbox, container, disks))
         return PodMetrics(Metered(sandbox.id, labels, samples), containers)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Container
 
 SECOND = 10**9
 _NEAREST = SECOND // 10
@@ -47,6 +48,11 @@ class Rates:
         with self._lock:
             samples = self._samples.get(key)
             return time - samples[-1][1] if samples else TOO_OLD
+
+    def keep(self, keys: Container[str]) -> None:
+        """Forget all others: those that were noted by a look which came too late."""
+        with self._lock:
+            self._samples = {key: samples for key, samples in self._samples.items() if key in keys}
 
     def forget(self, key: str) -> None:
         """The object is gone."""

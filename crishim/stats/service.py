@@ -94,6 +94,9 @@ class Stats:
     async def _sample(self) -> None:
         running = [c for c in self._index.containers() if c.running]
         await asyncio.to_thread(self._reader.sample, running, _RECENT)
+        ids = {thing.id for things in (self._index.containers(), self._index.sandboxes()) for thing in things}
+        self._rates.keep(ids)
+        self._layers.keep(ids)
 
     def _changed(self, change: Change) -> None:
         if change.before is not None and (change.after is None or not change.after.running):

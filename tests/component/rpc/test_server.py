@@ -6,8 +6,6 @@ import asyncio
 import errno
 import logging
 import os
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,27 +20,7 @@ from crishim.rpc.status import WIRE_LIMIT
 from crishim.rpc.table import RUNTIME, TABLE, Handler
 from crishim.rpc.unix_socket import ServerSocket
 from crishim.testing.client import RPCS, AsyncCRIClient
-
-
-@asynccontextmanager
-async def serving(
-    path: Path, *, sinks: tuple[steps.Sink, ...] = (), limit: float = 0, **handlers: Handler
-) -> AsyncIterator[AsyncCRIClient]:
-    """A server whose RPCs are these handlers and otherwise unimplemented, and a client of it."""
-    table: dict[str, tuple[str, Handler | None]] = {name: (service, None) for name, (service, _) in TABLE.items()}
-    table |= {name: (RUNTIME, handler) for name, handler in handlers.items()}
-    with ServerSocket(path) as socket:
-        server = Server(None, sinks=sinks, table=table)  # type: ignore[arg-type] # the stand-ins use nothing of it
-        await server.start(socket)
-        try:
-            async with AsyncCRIClient(f"unix://{path}") as client:
-                yield client
-        finally:
-            await server.stop(limit)
-
-
-async def version(served: Any, request: pb.VersionRequest) -> pb.VersionResponse:
-    return pb.VersionResponse(version=request.version)
+from tests.component.rpc.serving import serving, version
 
 
 def raising(error: BaseException) -> Handler:
@@ -99,121 +77,6 @@ async def test_what_is_not_carried_out_says_so_by_name(path: Path, name: str) ->
             await ask(client)
     assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
     assert caught.value.details() == f"{name} is not implemented"
-
-
-async def test_a_stream_is_written_as_it_is_read(path: Path) -> None:
-    asked = asyncio.Queue[int]()
-
-    async def numbers(served: Any, request: Any) -> AsyncGenerator[bytes]:
-        async def produce() -> AsyncGenerator[bytes]:
-            while True:
-                number = await asked.get()
-                yield pb.StreamContainersResponse(containers=[pb.Container(id=str(number))]).SerializeToString()
-
-        return produce()
-
-    async with serving(path, StreamContainers=numbers) as client:
-        stream = client.StreamContainers(pb.StreamContainersRequest(), timeout=20)
-        for number in (3, 1, 2):
-            asked.put_nowait(number)
-            assert [c.id for c in (await stream.read()).containers] == [str(number)]
-        stream.cancel()
-
-
-async def test_a_stream_may_be_empty(path: Path) -> None:
-    async with serving(path, StreamContainers=streaming()) as client:
-        assert [m async for m in client.StreamContainers(pb.StreamContainersRequest(), timeout=20)] == []
-
-
-async def test_a_stream_that_fails_in_the_middle_tells_its_code(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async with serving(path, StreamContainers=streaming(b"", b"", ContainerNotFound("gone"))) as client:
-        stream = client.StreamContainers(pb.StreamContainersRequest(), timeout=20)
-        got = [await stream.read(), await stream.read()]
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await stream.read()
-    assert got == [pb.StreamContainersResponse()] * 2
-    assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode.NOT_FOUND, "gone")
-    async with serving(path, StreamContainers=streaming(b"", RuntimeError("secret"))) as client:
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            async for _ in client.StreamContainers(pb.StreamContainersRequest(), timeout=20):
-                pass
-    assert caught.value.code() is grpc.StatusCode.INTERNAL
-    assert "secret" not in (caught.value.details() or "")
-
-
-async def test_a_stream_whose_reader_leaves_ends_at_once(path: Path) -> None:
-    ended = asyncio.Event()
-
-    async def endless(served: Any, request: Any) -> AsyncGenerator[bytes]:
-        async def produce() -> AsyncGenerator[bytes]:
-            try:
-                yield b""
-                await asyncio.Event().wait()
-            finally:
-                ended.set()
-
-        return produce()
-
-    calls: list[steps.Call] = []
-    async with serving(path, sinks=(calls.append,), StreamContainers=endless) as client:
-        stream = client.StreamContainers(pb.StreamContainersRequest(), timeout=20)
-        await stream.read()
-        stream.cancel()
-        await asyncio.wait_for(ended.wait(), 20)
-    assert [call.outcome for call in calls] == ["CANCELLED"]
-
-
-async def test_a_reader_that_stalls_holds_the_writer_and_not_the_server(path: Path) -> None:
-    written = 0
-
-    async def much(served: Any, request: Any) -> AsyncGenerator[bytes]:
-        async def produce() -> AsyncGenerator[bytes]:
-            nonlocal written
-            body = pb.StreamContainersResponse(containers=[pb.Container(id="x" * 250_000)]).SerializeToString()
-            for _ in range(400):
-                yield body
-                written += 1
-
-        return produce()
-
-    async with serving(path, StreamContainers=much, Version=version) as client:
-        stream = client.StreamContainers(pb.StreamContainersRequest(), timeout=60)
-        messages = aiter(stream)
-        await anext(messages)
-        before = -1
-        while before != written:  # until flow control holds it
-            before = written
-            for _ in range(20):
-                assert (await client.Version(pb.VersionRequest(version="x"))).version == "x"
-        assert written < 400
-        rest = [message async for message in messages]
-        assert len(rest) == 399
-
-
-async def test_a_reader_who_leaves_in_the_middle_is_no_error(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    ended: asyncio.Queue[steps.Call] = asyncio.Queue()
-    body = pb.StreamContainersResponse(containers=[pb.Container(id="x" * 1_000_000)]).SerializeToString()
-    async with serving(path, sinks=(ended.put_nowait,), StreamContainers=streaming(*[body] * 100)) as client:
-        stream = client.StreamContainers(pb.StreamContainersRequest(), timeout=60)
-        await stream.read()
-        stream.cancel()
-        assert (await ended.get()).outcome == "CANCELLED"
-    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
-
-
-def streaming(*items: bytes | Exception) -> Handler:
-    """A handler of a stream of these messages; an error among them ends it."""
-
-    async def handler(served: Any, request: Any) -> AsyncGenerator[bytes]:
-        async def produce() -> AsyncGenerator[bytes]:
-            for item in items:
-                if isinstance(item, Exception):
-                    raise item
-                yield item
-
-        return produce()
-
-    return handler
 
 
 @pytest.mark.parametrize("kind", Kind)

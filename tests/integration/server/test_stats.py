@@ -212,14 +212,13 @@ def test_loads_of_known_size(world: CrishimServer, engine: TestEngine) -> None:
     assert spun.cpu.usage_core_nano_seconds.value == pytest.approx(in_kernel, rel=0.05)
     assert spun.cpu.usage_core_nano_seconds.value < 5.5e9
     wrote = container_stats(world, writer)
-    assert wrote.writable_layer.used_bytes.value >= 0
     until(
         lambda: container_stats(world, writer).writable_layer.used_bytes.value == pytest.approx(50 * MIB, rel=0.05),
         "the layer's size, counted again",
         90,
     )
     assert wrote.memory.usage_bytes.value >= 50 * MIB
-    assert wrote.memory.working_set_bytes.value < 10 * MIB or wrote.memory.usage_bytes.value > 50 * MIB
+    assert wrote.memory.rss_bytes.value < 5 * MIB, "the page cache is not the container's own memory"
     held = container_stats(world, holder)
     assert held.memory.rss_bytes.value >= 100_000_000
     assert held.memory.working_set_bytes.value >= held.memory.rss_bytes.value * 0.95

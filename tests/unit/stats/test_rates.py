@@ -46,6 +46,9 @@ def test_what_is_forgotten_and_how_old_the_newest_is() -> None:
     assert rates.age("c", 5) == TOO_OLD
     rates.note("c", 1, 5, 100)
     assert (rates.age("c", 8), len(rates)) == (3, 1)
+    rates.note("d", 1, 5, 100)
+    rates.keep({"c"})
+    assert (rates.age("c", 8), len(rates)) == (3, 1)
     rates.forget("c")
     rates.forget("c")
     assert len(rates) == 0

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +13,7 @@ from crishim.cri.v1 import runtime_pb2 as pb
 from crishim.engine.values import EngineResources
 from crishim.rpc.metrics_messages import MetricsEncoder, make_descriptors
 from crishim.stats.catalogue import LABELS, METRICS
-from crishim.stats.disk import Disk
+from crishim.stats.disk import Disk, block_device, look_at_disk, mounted_device
 from crishim.stats.meter import PodMetrics
 from crishim.stats.samples import (
     SECOND,
@@ -179,3 +181,19 @@ def test_what_is_kept_is_of_the_last_time_and_of_these_labels() -> None:
     assert len(encoder) == 1
     assert encoder.encode([]) == []
     assert len(encoder) == 0
+
+
+def test_names_of_block_devices(tmp_path: Path) -> None:
+    (tmp_path / "7:1").symlink_to("../../devices/virtual/block/loop1")
+    assert [block_device(7, minor, str(tmp_path)) for minor in (1, 2)] == ["/dev/loop1", "7:2"]
+
+
+def test_the_disk_of_a_folder(tmp_path: Path) -> None:
+    disk = look_at_disk("/proc", str(tmp_path))
+    assert disk.device
+    assert disk.size > 0
+    number = f"{os.major(tmp_path.stat().st_dev)}:{os.minor(tmp_path.stat().st_dev)}"
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "mountinfo").write_text(f"1 2 {number} / /x rw - ext4 /dev/my\\040disk rw\n")
+    assert look_at_disk(str(tmp_path), str(tmp_path)).device == "/dev/my disk"
+    assert mounted_device(str(tmp_path), "0:0") == ""

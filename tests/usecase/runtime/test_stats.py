@@ -240,6 +240,9 @@ async def test_metrics(world: World, stats: Stats, kernel: FakeKernel) -> None:
     assert [item.pod_sandbox_id for item in message.pod_sandbox_metrics] == [sandbox]
     kernel.broken.clear()
     assert [len(m.containers) for m in await stats.metrics()] == [0, 1]
+    await world.run(name="own", attempt=1, linux=own)
+    told_of = [m.pod.labels.id for m in await stats.metrics()]
+    assert len(set(told_of)) == 3, "no two samples are the same"
 
 
 async def test_nothing_is_told_before_the_engine_was_read(world: World, stats: Stats) -> None:
@@ -312,7 +315,10 @@ async def test_layers_are_counted_again_within_the_budget(world: World, tmp_path
     assert second.time > first.time
     await asyncio.sleep(IDLE * 3)
     assert repr(layers) == "<Layers 1 known, at rest>"
-    layers.forget(container_id)
+    layers.keep({container_id})
+    assert "1 known" in repr(layers)
+    layers.keep(())
+    assert "0 known" in repr(layers)
     await layers.close()
 
 
