@@ -67,7 +67,7 @@ async def test_attaches_that_are_dropped(server: StreamingServer, scaled: Callab
             client.close()
         for streams in running:
             await asyncio.wait_for(streams.closed.wait(), 10)
-    await until(lambda: server.idle and descriptors() == before)
+    await until(lambda: server.idle and descriptors() <= before)
 
 
 async def test_a_killed_client_ends_its_process(
