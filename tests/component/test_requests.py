@@ -24,6 +24,7 @@ EMPTY |= dict.fromkeys(("CreateContainer", "StopContainer", "RemoveContainer"), 
 EMPTY |= dict.fromkeys(("ImageStatus", "PullImage", "RemoveImage"), Code.INVALID_ARGUMENT)
 EMPTY |= dict.fromkeys(("PodSandboxStatus", "ContainerStatus", "StartContainer"), Code.NOT_FOUND)
 EMPTY |= dict.fromkeys(("UpdateContainerResources", "UpdatePodSandboxResources"), Code.NOT_FOUND)
+EMPTY |= dict.fromkeys(("ExecSync", "Exec", "Attach", "PortForward"), Code.NOT_FOUND)
 """What each RPC answers to a request without any field."""
 
 
