@@ -14,8 +14,8 @@ def prepare_attach(rt: Runtime, container_id: str, wanted: WantedStreams) -> Pre
     Raises InvalidArgument (no stream, a terminal with stderr, `tty` that is not as the container's config has it, stdin
     of a container that has none), ContainerNotFound, ContainerNotRunning.
     """
-    check_streams(wanted)
     container = need_running(rt, container_id)
+    check_streams(wanted)
     if wanted.tty != container.live.tty:
         has = "has" if container.live.tty else "has no"
         raise InvalidArgument(f"container {container.id[:13]} {has} terminal", field="tty", container=container.id)

@@ -13,9 +13,10 @@ def prepare_exec(rt: Runtime, container_id: str, command: tuple[str, ...], wante
 
     Raises InvalidArgument (no command; no stream, or a terminal with stderr), ContainerNotFound, ContainerNotRunning.
     """
+    container = need_running(rt, container_id)
     check_command(command)
     check_streams(wanted)
-    return PreparedExec(rt, need_running(rt, container_id).id, command, wanted)
+    return PreparedExec(rt, container.id, command, wanted)
 
 
 class PreparedExec(PreparedProcess):

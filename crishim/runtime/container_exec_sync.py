@@ -46,10 +46,10 @@ async def exec_sync(rt: Runtime, container_id: str, command: tuple[str, ...], ti
     Raises InvalidArgument, ContainerNotFound, ContainerNotRunning; ExecFailed with the engine's words when the command
     could not be started; ExecTimeout.
     """
+    container = need_running(rt, container_id)
     check_command(command)
     if timeout < 0:
         raise InvalidArgument(f"{timeout} is negative", field="timeout")
-    container = need_running(rt, container_id)
     result = ExecResult(bytearray(), bytearray())
     limited = asyncio.timeout(timeout or None)
     process: EngineExec | None = None

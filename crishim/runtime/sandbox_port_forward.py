@@ -20,12 +20,12 @@ def prepare_port_forward(rt: Runtime, sandbox_id: str, ports: Iterable[int]) -> 
 
     Raises InvalidArgument, SandboxNotFound, SandboxNotReady.
     """
+    rt.link.need_loaded()
+    sandbox = _need_ready(rt.index.need_sandbox(sandbox_id))
     wanted = tuple(ports)
     for port in wanted:
         if not 0 < port <= _HIGHEST:
             raise InvalidArgument(f"{port} is not from 1 to {_HIGHEST}", field="port")
-    rt.link.need_loaded()
-    sandbox = _need_ready(rt.index.need_sandbox(sandbox_id))
     return PreparedSandboxForward(rt, sandbox.id, wanted)
 
 

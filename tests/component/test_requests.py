@@ -30,8 +30,7 @@ EMPTY |= dict.fromkeys(("CreateContainer", "StopContainer", "RemoveContainer"), 
 EMPTY |= dict.fromkeys(("ImageStatus", "PullImage", "RemoveImage"), Code.INVALID_ARGUMENT)
 EMPTY |= dict.fromkeys(("PodSandboxStatus", "ContainerStatus", "StartContainer"), Code.NOT_FOUND)
 EMPTY |= dict.fromkeys(("UpdateContainerResources", "UpdatePodSandboxResources"), Code.NOT_FOUND)
-EMPTY |= dict.fromkeys(("ReopenContainerLog", "PortForward"), Code.NOT_FOUND)
-EMPTY |= dict.fromkeys(("ExecSync", "Exec", "Attach"), Code.INVALID_ARGUMENT)
+EMPTY |= dict.fromkeys(("ReopenContainerLog", "ExecSync", "Exec", "Attach", "PortForward"), Code.NOT_FOUND)
 """What each RPC answers to a request without any field."""
 ENDLESS = {"GetContainerEvents"}
 """Those that end with their caller only."""

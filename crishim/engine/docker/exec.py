@@ -22,7 +22,9 @@ from crishim.model.streams import OutputStream, TerminalSize, WantedStreams
 log = logging.getLogger(__name__)
 
 _FIRST_LOOK, _SLOWEST_LOOK = 0.005, 0.1
-"""Seconds between looks at an exec that is being started or is ending. The engine needs some 50 ms to start one."""
+"""Seconds between looks at an exec that is ending."""
+_START_LOOK = 0.02
+"""The same for one that is being started, for which the engine needs some 50 ms."""
 _WORDS_LIMIT = 64 << 10
 """Bytes of the engine's words that are read when a process could not be started."""
 _LOST_START = 30.0
@@ -72,6 +74,8 @@ class DockerExec(EngineExec):
         self._sizing: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         self._process: processes.Process | None = None
+        self._last: ExecState | None = None
+        """What the engine said once it had ended: it says the same for ever."""
 
     def __repr__(self) -> str:
         return f"<DockerExec {self.id[:13]} in {self.container_id[:13]}: {self._stream!r}>"
@@ -117,7 +121,7 @@ class DockerExec(EngineExec):
 
     async def _until_known(self) -> ExecState | None:
         """The exec once it has started or failed; None if nothing becomes of it."""
-        delay = _FIRST_LOOK
+        delay = _START_LOOK
         loop = asyncio.get_running_loop()
         end = loop.time() + _LOST_START
         while True:
@@ -174,11 +178,15 @@ class DockerExec(EngineExec):
         return bool(shown["State"]["Running"])
 
     async def _inspect(self) -> ExecState:
+        if self._last is not None:
+            return self._last
         async with guard("inspect of an exec", self._limits.inspect, container=self.container_id):
             shown = await self._connection.get(f"exec/{self.id}/json", versioned=True)
             state = ExecState(bool(shown["Running"]), int(shown["Pid"] or 0), shown["ExitCode"])
         if state.running and state.pid and self._process is None:
             self._process = processes.read_process(state.pid)
+        if not state.running and state.exit_code is not None:
+            self._last = state
         return state
 
     async def kill(self) -> bool:

@@ -53,6 +53,7 @@ EMPTY: dict[str, grpc.StatusCode | None] = {
     **dict.fromkeys(("RunPodSandbox", "StopPodSandbox", "RemovePodSandbox"), INVALID),
     **dict.fromkeys(("StopContainer", "RemoveContainer", "PullImage", "RemoveImage", "ImageStatus"), INVALID),
     **dict.fromkeys(("PodSandboxStatus", "ContainerStatus", "StartContainer", "UpdateContainerResources"), NOT_FOUND),
+    **dict.fromkeys(("ExecSync", "Exec", "Attach", "PortForward"), NOT_FOUND),
     **dict.fromkeys(("UpdatePodSandboxResources", "ReopenContainerLog"), NOT_FOUND),
     "CreateContainer": INVALID,
 }
@@ -84,6 +85,7 @@ BY_ID = {
     "StartContainer": NOT_FOUND,
     "UpdateContainerResources": NOT_FOUND,
     "ReopenContainerLog": NOT_FOUND,
+    **dict.fromkeys(("ExecSync", "Exec", "Attach", "PortForward"), NOT_FOUND),
 }
 """What an RPC answers to an id that is not known."""
 
