@@ -82,7 +82,9 @@ class LogWriterProcess(LogWriter):
         try:
             told = await self._ask(make_begin(next(self._numbers), places, at, new=new))
         except BaseException:
+            # Cancelled, it may be under way.
             self._logs.pop(container_id, None)
+            self._send(make_order(0, "drop", container_id))
             raise
         if container_id in self._logs:
             self._logs[container_id] = places, told

@@ -341,3 +341,23 @@ async def test_it_is_small(tmp_path: Path) -> None:
     assert int(status.partition("VmRSS:")[2].split()[0]) < 16 * 1024
     await node.complete()
     await node.writer.close()
+
+
+async def test_a_begin_that_is_cancelled_leaves_no_log_open(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    await node.begin()
+    pid = node.writer.pid
+    os.kill(pid, signal.SIGSTOP)
+    other = LogPlaces(container_id="c2", spool=node.places.spool, folder=node.places.folder, name="other.log")
+    beginning = asyncio.create_task(node.writer.begin(other, None, new=True))
+    await asyncio.sleep(0)
+    beginning.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await beginning
+    os.kill(pid, signal.SIGCONT)
+    node.say(b"one\n")
+    await node.rotate()  # answered after what was asked before
+    await node.complete()
+    assert not [link for link in Path(f"/proc/{pid}/fd").iterdir() if os.readlink(link).endswith(".log")]
+    assert await node.writer.begin(other, None, new=True) is not None
+    await node.writer.close()

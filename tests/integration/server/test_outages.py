@@ -78,6 +78,7 @@ def requests() -> dict[str, Any]:
         "RemoveContainer": pb.RemoveContainerRequest(container_id="0"),
         "ContainerStatus": pb.ContainerStatusRequest(container_id="0"),
         "UpdateContainerResources": pb.UpdateContainerResourcesRequest(container_id="0"),
+        "ReopenContainerLog": pb.ReopenContainerLogRequest(container_id="0"),
         "ImageStatus": pb.ImageStatusRequest(image=image),
         "PullImage": pb.PullImageRequest(image=image),
         "RemoveImage": pb.RemoveImageRequest(image=image),
