@@ -100,7 +100,7 @@ class Layers:
     async def _count(self) -> None:
         loop = asyncio.get_running_loop()
         try:
-            while loop.time() - self._asked < IDLE:
+            while self._wanted and loop.time() - self._asked < IDLE:
                 for container in self._due():
                     await self._recount(container)
                 await asyncio.sleep(_ROUND)

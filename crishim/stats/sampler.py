@@ -18,9 +18,9 @@ IDLE = 60.0
 
 
 class Sampler:
-    """Calls `sample` every now and then while somebody asks."""
+    """Calls `sample` every now and then while somebody asks, and it says that there is something to sample."""
 
-    def __init__(self, sample: Callable[[], Awaitable[None]], *, every: float = EVERY, idle: float = IDLE) -> None:
+    def __init__(self, sample: Callable[[], Awaitable[bool]], *, every: float = EVERY, idle: float = IDLE) -> None:
         self._sample = sample
         self._every = every
         self._idle = idle
@@ -54,7 +54,8 @@ class Sampler:
                 await asyncio.sleep(self._every)
                 if loop.time() - self._last > self._idle:
                     return
-                await self._sample()
+                if not await self._sample():
+                    return
         except Exception:
             log.exception("no samples are taken until somebody asks again")
         finally:

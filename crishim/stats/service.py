@@ -88,15 +88,18 @@ class Stats:
         return [c for c in self._index.containers_of(sandbox.id) if c.running]
 
     def _asked(self, containers: Iterable[Container]) -> None:
-        self._layers.want(containers)
-        self._sampler.asked()
+        wanted = list(containers)
+        if wanted:
+            self._layers.want(wanted)
+            self._sampler.asked()
 
-    async def _sample(self) -> None:
+    async def _sample(self) -> bool:
         running = [c for c in self._index.containers() if c.running]
         await asyncio.to_thread(self._reader.sample, running, _RECENT)
         ids = {thing.id for things in (self._index.containers(), self._index.sandboxes()) for thing in things}
         self._rates.keep(ids)
         self._layers.keep(ids)
+        return bool(running)
 
     def _changed(self, change: Change) -> None:
         if change.before is not None and (change.after is None or not change.after.running):

@@ -35,7 +35,9 @@ from tests.integration.server.waiting import until
 pytestmark = pytest.mark.engine
 SOON = 1.0
 """Seconds within which a call fails that needs an engine which is not there."""
-ANSWERS_ALWAYS = ("Version", "Status", "RuntimeConfig", "ImageFsInfo", "UpdateRuntimeConfig")
+ANSWERS_ALWAYS = ("Version", "Status", "RuntimeConfig", "ImageFsInfo", "UpdateRuntimeConfig", "ListMetricDescriptors")
+LISTENS_ALWAYS = ("GetContainerEvents",)
+"""A kubelet tries it five times in its life: it waits for events as long as it takes (test_events.py)."""
 NewServer = Callable[..., CrishimServer]
 
 
@@ -83,13 +85,18 @@ def requests() -> dict[str, Any]:
         "PullImage": pb.PullImageRequest(image=image),
         "RemoveImage": pb.RemoveImageRequest(image=image),
     }
-    return given | dict.fromkeys(("ListPodSandbox", "ListContainers", "ListImages"), b"")
+    given |= dict.fromkeys(("ListPodSandbox", "ListContainers", "ListImages"), b"")
+    given |= dict.fromkeys(("StreamPodSandboxes", "StreamContainers", "StreamImages"), b"")
+    given |= dict.fromkeys(("ContainerStats", "ListContainerStats", "StreamContainerStats"), b"")
+    given |= dict.fromkeys(("PodSandboxStats", "ListPodSandboxStats", "StreamPodSandboxStats"), b"")
+    return given | dict.fromkeys(("ListPodSandboxMetrics", "StreamPodSandboxMetrics"), b"")
 
 
 def fails(server: CrishimServer, rpc: str, request: Any = b"", limit: float = CALL) -> grpc.StatusCode:
     """The code with which a call fails."""
+    streams = RPCS[rpc][1].server_streaming  # a stream fails when it is read
     with pytest.raises(grpc.RpcError) as caught:
-        getattr(server.client, rpc)(request, timeout=limit)
+        (list if streams else lambda answer: answer)(getattr(server.client, rpc)(request, timeout=limit))
     return code(caught.value)
 
 
@@ -335,6 +342,6 @@ async def _hang(client: AsyncCRIClient, server: CrishimServer, number: int) -> g
 
 def test_every_rpc_is_named() -> None:
     """The tables above leave out only what this version does not carry out."""
-    carried_out = {*requests(), *ANSWERS_ALWAYS}
+    carried_out = {*requests(), *ANSWERS_ALWAYS, *LISTENS_ALWAYS}
     assert carried_out == {name for name, (_, handler) in TABLE.items() if handler is not None}
     assert carried_out <= RPCS.keys()

@@ -291,6 +291,10 @@ async def test_what_is_gone_is_forgotten(world: World, stats: Stats) -> None:
     await world.stop(sandbox)
     await world.remove(sandbox)
     assert "0 known" in repr(stats)
+    await asyncio.sleep(EVERY * 1.5)
+    assert repr(stats).count("at rest") == 2, "nothing runs"
+    await stats.pods(PODS)
+    assert repr(stats).count("at rest") == 2
 
 
 async def test_layers_are_counted_again_within_the_budget(world: World, tmp_path: Path) -> None:
