@@ -46,7 +46,7 @@ case $target in
         bootstrap packages vm venv
         "$python" -m tests.vm "$CRISHIM_VM_SUITE"
         # the session's limit; SIGINT, so that pytest still says what became of the tests
-        in_world timeout --foreground --signal=INT --kill-after=60 "${CRISHIM_VM_LIMIT:-1200}" \
+        in_world timeout --foreground --signal=INT --kill-after=60 "${CRISHIM_VM_LIMIT:-1500}" \
             "$python" -m pytest -o faulthandler_timeout=0 tests/vm "${@:2}"
         ;;
     demo)
