@@ -20,6 +20,7 @@ from tests.conformance import cache, results, rounds, soak_page, tools
 from tests.conformance.engines import MATRIX, MatrixEngine
 from tests.conformance.matrix import KINDS, Outcome, session
 from tests.conformance.results import EngineIdentity
+from tests.streaming_client import build as streaming_client
 
 PARTS = ("counts", "critest")
 COUNTED = {True: ("tests",), False: ("tests/contract", "tests/component", "tests/integration")}
@@ -81,11 +82,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--part", action="append", choices=PARTS, help="only this one (may be repeated)")
     parser.add_argument("pytest", nargs="*", help="more arguments for pytest")
     chosen = parser.parse_args(arguments)
-    not_run = ""
-    try:
-        tools.make_ready()
-    except tools.ToolsMissingError as error:
-        not_run = f"conformance: not run ({error})"
+    not_run = []
+    for what, make_ready in (("conformance", tools.make_ready), ("streaming client", streaming_client.make_ready)):
+        try:
+            make_ready()
+        except tools.ToolsMissingError as error:
+            not_run.append(f"{what}: not run ({error})")
     outcomes = []
     for engine in MATRIX:
         for part in PARTS:
@@ -94,7 +96,7 @@ def main(arguments: Sequence[str]) -> int:
                 outcomes.append(run(engine, part, chosen.pytest))
     soak_page.main()
     total = sum((outcome.counts for outcome in outcomes), Counter())
-    print("\n".join(["", *map(str, outcomes), *filter(None, [not_run])]))
+    print("\n".join(["", *map(str, outcomes), *not_run]))
     print(", ".join(f"{total[kind]} {kind}" for kind in KINDS))
     return 0 if all(outcome.good for outcome in outcomes) and not not_run else 1
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
-from tests.conformance import critest, rounds, soak, soak_page, verdict
+from tests.conformance import critest, rounds, soak, soak_page, tools, verdict
 from tests.conformance.critest import Spec
 from tests.conformance.engines import MatrixEngine
 from tests.conformance.matrix import Outcome
 from tests.conformance.results import EngineIdentity
+from tests.streaming_client import build as streaming_client
 
 ENGINE = EngineIdentity("28", "28.5.2", "1.51")
 
@@ -106,6 +108,26 @@ def test_counts_are_kept_with_what_failed(tmp_path: Path, monkeypatch: pytest.Mo
     text = soak_page.page([found])
     assert "| Docker 28.5.2 | counts | 1 | 1 | 0 | 2 | `0123456789ab` |  | 1.0 |" in text
     assert "- t.b: one\n" in text
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [(tools, "conformance: not run (no Go)\n"), (streaming_client, "streaming client: not run (no Go)\n"), (None, "")],
+)
+def test_a_soak_without_a_program_says_so_and_fails(
+    module: ModuleType | None, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def missing() -> None:
+        raise tools.ToolsMissingError("no Go")
+
+    for each in (tools, streaming_client):
+        monkeypatch.setattr(each, "make_ready", missing if each is module else lambda: None)
+    monkeypatch.setattr(soak, "run", lambda engine, part, arguments: Outcome(engine.key, Counter(passed=1)))
+    monkeypatch.setattr(soak_page, "main", lambda: None)
+    assert soak.main(["--engine", "28", "--part", "counts"]) == bool(module)
+    told = capsys.readouterr().out
+    assert words in told
+    assert told.count("not run") == bool(module)
 
 
 def test_the_page_is_made_from_the_results() -> None:
