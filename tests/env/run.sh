@@ -4,6 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH}
 export PATH=$PATH:$PWD/.cache/bin # programs that were unpacked instead of installed
+export PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin # su without - and some sudo policies leave them out
 target=${1:-}
 python=.venv/bin/python
 
