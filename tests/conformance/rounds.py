@@ -88,7 +88,7 @@ def wrong(engine: EngineIdentity, expected: Expected, specs: Sequence[Spec]) -> 
     found = []
     for spec in specs:
         reason = expected.reason(engine.key, spec.name)
-        if words := verdict.judge(spec, reason, racy=spec.name in expected.racy):
+        if words := verdict.judge(spec, reason):
             found.append(f"{spec.name}: {words}")
     return sorted(found)
 

@@ -31,7 +31,7 @@ def test_spec(spec_name: str, judged: Judged) -> None:
             pytest.xfail(f"engine {judged.engine.version} is not judged; {spec.state}: {spec.message}")
         return
     reason = judged.expected.reason(judged.engine.key, spec_name)
-    if wrong := verdict.judge(spec, reason, racy=spec_name in judged.expected.racy):
+    if wrong := verdict.judge(spec, reason):
         pytest.fail(wrong, pytrace=False)
     if spec.state != "passed":
         pytest.xfail(f"{reason}; {spec.state}: {spec.message}")

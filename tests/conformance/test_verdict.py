@@ -72,15 +72,6 @@ def test_nothing_fails_unlisted_and_nothing_passes_listed(state: str, reason: st
     assert verdict.judge(spec(state=state), reason) == wrong
 
 
-def test_a_racy_spec_may_pass() -> None:
-    expected = verdict.parse({"engines": ["20"], "group": [{"reason": "r", "racy": "when early", "specs": ["a"]}]})
-    assert expected.reason("20", "a") == "r, when early"
-    assert expected.racy == {"a"}
-    assert verdict.judge(spec(), "r", racy=True) is None
-    assert verdict.judge(spec(state="failed"), "r", racy=True) is None
-    assert verdict.judge(spec(state="failed"), None) is not None
-
-
 def test_a_group_counts_on_its_engines() -> None:
     expected = verdict.parse(
         {

@@ -23,8 +23,6 @@ class Expected:
 
     reasons: Mapping[str, Mapping[str, str]]
     """Engine key → spec → reason."""
-    racy: frozenset[str] = frozenset()
-    """Specs whose outcome, for the reason they are listed for, depends on time: both are as expected."""
 
     def judges(self, engine: str) -> bool:
         """Whether critest decides on this engine; on unknown ones it is only reported."""
@@ -54,24 +52,20 @@ def parse(document: Mapping[str, Any]) -> Expected:
     if unknown := document.keys() - {"engines", "group"}:
         raise ValueError(f"unknown keys: {', '.join(sorted(unknown))}")
     reasons: dict[str, dict[str, str]] = {engine: {} for engine in document["engines"]}
-    racy: set[str] = set()
     for group in document.get("group", ()):
         reason = _reason(group)
         if unknown := set(group.get("engines", ())) - reasons.keys():
             raise ValueError(f"{reason}: unknown engines: {', '.join(sorted(unknown))}")
-        if group.get("racy"):
-            reason = f"{reason}, {group['racy']}"
-            racy.update(group["specs"])
         for engine in group.get("engines", reasons):
             for spec in group["specs"]:
                 if spec in reasons[engine]:
                     raise ValueError(f"listed twice for {engine}: {spec}")
                 reasons[engine][spec] = reason
-    return Expected(reasons, frozenset(racy))
+    return Expected(reasons)
 
 
 def _reason(group: Mapping[str, Any]) -> str:
-    if unknown := group.keys() - {"reason", "issue", "engines", "specs", "racy"}:
+    if unknown := group.keys() - {"reason", "issue", "engines", "specs"}:
         raise ValueError(f"unknown keys in a group: {', '.join(sorted(unknown))}")
     words = [group["reason"]] if "reason" in group else []
     words += [f"issue '{group['issue']}'"] if "issue" in group else []
@@ -80,9 +74,9 @@ def _reason(group: Mapping[str, Any]) -> str:
     return ", ".join(words)
 
 
-def judge(spec: Spec, reason: str | None, *, racy: bool = False) -> str | None:
+def judge(spec: Spec, reason: str | None) -> str | None:
     """What is wrong with a spec's outcome, given why it is listed (None: it is not); None when it is as it must be."""
-    if reason is not None and spec.state == "passed" and not racy:
+    if reason is not None and spec.state == "passed":
         return f"passes, but is listed ({reason}): delete it from expected.toml"
     if reason is None and spec.state != "passed":
         return f"{spec.state}: {spec.message}"
