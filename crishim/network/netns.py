@@ -266,21 +266,15 @@ async def _in_thread(function: Callable[[], _T], what: str) -> _T:
     return done.result()
 
 
-async def write_sysctls(path: str, values: Mapping[str, str]) -> None:
-    """Write net.* kernel settings inside the namespace pinned at `path`, in the order given.
-
-    Names as sysctl(8) takes them: dotted (`net.ipv4.ip_forward`), or with slashes where a name holds dots
-    (`net/ipv4/conf/eth0.1/forwarding`).  Raises NetnsError naming the setting; those before it stay written.
-    """
-    settings = [(_sysctl_file(key), value) for key, value in values.items()]
-    await in_netns(path, lambda: _write_settings(path, settings))
-
-
 async def enable_ipv6(path: str, then: Mapping[str, str] | None = None) -> None:
     """Switch IPv6 on in the namespace pinned at `path`, then write the pod's own net.* settings `then`.
 
     Engines switch it off (disable_ipv6 of all, default and lo) in a namespace without a network of theirs.  The pod's
-    settings come last because `all` overwrites each interface's.  A kernel without IPv6: nothing to switch.
+    settings come last, in the order given, because `all` overwrites each interface's.  A kernel without IPv6: nothing
+    to switch.
+
+    Names as sysctl(8) takes them: dotted (`net.ipv4.ip_forward`), or with slashes where a name holds dots
+    (`net/ipv4/conf/eth0.1/forwarding`).  Raises NetnsError naming the setting; those before it stay written.
     """
     settings = [(_sysctl_file(key), value) for key, value in (then or {}).items()]
 

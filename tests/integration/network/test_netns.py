@@ -26,7 +26,7 @@ def inode(path: str) -> int:
 
 async def test_a_pinned_namespace_outlives_its_process(pinned: str):
     assert netns.is_pinned(pinned)
-    await netns.write_sysctls(pinned, {"net.ipv4.ip_unprivileged_port_start": "80", "net/ipv4/ip_forward": "1"})
+    await netns.enable_ipv6(pinned, {"net.ipv4.ip_unprivileged_port_start": "80", "net/ipv4/ip_forward": "1"})
     read = await netns.in_netns(pinned, lambda: Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text())
     assert read == "80\n"
     subprocess.run(["nsenter", f"--net={pinned}", "ip", "link", "set", "lo", "up"], check=True)
@@ -112,7 +112,7 @@ async def test_failed_pin_leaves_no_file(holder: Holder, tmp_path: Path):
 
 async def test_ipv6_is_switched_on_unless_the_pod_says_otherwise(pinned: str):
     names = [f"net/ipv6/conf/{which}/disable_ipv6" for which in ("all", "default", "lo")]
-    await netns.write_sysctls(pinned, dict.fromkeys(names, "1"))
+    await netns.enable_ipv6(pinned, dict.fromkeys(names, "1"))
 
     def values() -> list[str]:
         return [Path("/proc/sys", name).read_text().strip() for name in names]
@@ -125,9 +125,9 @@ async def test_ipv6_is_switched_on_unless_the_pod_says_otherwise(pinned: str):
 
 async def test_bad_settings_are_named(pinned: str):
     with pytest.raises(NetnsError, match=r"net\.ipv4\.no_such_thing"):
-        await netns.write_sysctls(pinned, {"net.ipv4.no_such_thing": "1"})
+        await netns.enable_ipv6(pinned, {"net.ipv4.no_such_thing": "1"})
     with pytest.raises(NetnsError, match=r"net\.ipv4\.ip_forward.*'many'"):
-        await netns.write_sysctls(pinned, {"net.ipv4.ip_forward": "many"})
+        await netns.enable_ipv6(pinned, {"net.ipv4.ip_forward": "many"})
 
 
 async def test_only_namespaces_are_entered(tmp_path: Path):
