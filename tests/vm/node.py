@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,12 +87,22 @@ class Node:
         return {key: json.loads(text) for key, text in self.call("Status", verbose=True).info.items()}
 
     @contextlib.contextmanager
-    def pod(self, *, linux: pb.LinuxPodSandboxConfig | None = None, runtime_handler: str = "") -> Iterator[Pod]:
+    def pod(
+        self,
+        *,
+        linux: pb.LinuxPodSandboxConfig | None = None,
+        runtime_handler: str = "",
+        port_mappings: Sequence[pb.PortMapping] = (),
+    ) -> Iterator[Pod]:
         """Run a pod, and remove it whatever became of it."""
         number = next(_serial)
         metadata = pb.PodSandboxMetadata(name=f"pod-{number}", namespace="default", uid=f"uid-{number}")
         config = pb.PodSandboxConfig(
-            metadata=metadata, hostname="pod", log_directory=f"/var/log/pods/{number}", linux=linux
+            metadata=metadata,
+            hostname="pod",
+            log_directory=f"/var/log/pods/{number}",
+            linux=linux,
+            port_mappings=port_mappings,
         )
         answer = self.call("RunPodSandbox", config=config, runtime_handler=runtime_handler)
         try:
