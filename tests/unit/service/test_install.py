@@ -23,6 +23,7 @@ def test_the_unit_starts_this_command_and_survives_a_restart_of_docker(tmp_path:
     assert written["Service"]["ExecStart"] == "/opt/x/bin/crishim serve"
     assert written["Service"]["Type"] == "notify"
     assert written["Service"]["RuntimeDirectory"] == written["Service"]["StateDirectory"] == "crishim"
+    assert written["Service"]["RuntimeDirectoryPreserve"] == "yes", "a log writer's lock lies there"
     assert "docker.service" in written["Unit"]["After"]
     assert "docker.service" in written["Unit"]["Wants"]
     assert not {"Requires", "BindsTo", "PartOf"} & set(written["Unit"])
