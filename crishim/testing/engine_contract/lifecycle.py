@@ -197,10 +197,12 @@ async def check_many_removals_at_once(engine: Engine, world: World) -> None:
 
 
 async def check_out_of_memory(engine: Engine, world: World) -> None:
-    """A process that the kernel ended for want of memory carries the mark."""
+    """A container in which the kernel ended a process for want of memory carries the mark."""
     limit = 16 << 20
+    # The first process outlives the one that is killed: when both end at once, a busy engine can miss the reason.
+    command = ("sh", "-c", "tail /dev/zero; sleep 1; exit 137")
     async with world.container(
-        engine, "hungry", "tail", "/dev/zero", resources=EngineResources(memory=limit, memory_swap=limit)
+        engine, "hungry", *command, resources=EngineResources(memory=limit, memory_swap=limit)
     ) as container_id:
         await world.run_out_of_memory(container_id)
         await soon(engine.wait(container_id), "end of a container without memory")
