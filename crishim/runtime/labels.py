@@ -1,6 +1,6 @@
 """Labels on the engine's objects: they hold the identity, so that nothing is lost with the checkpoints.
 
-Two layers. The convention of dockershim and cri-dockerd, which cAdvisor, log agents and people read: the pod's own
+Two layers. The convention of dockershim and cri-dockerd, which log agents and people read: the pod's own
 labels as they are, annotations under `annotation.`, and a few keys of the convention, which win. And the request
 itself under one key of ours, because the convention cannot give back a label that looks like one of its own.
 """
