@@ -43,7 +43,8 @@ print(server.recv(100).decode())
 def network(guest: Guest, name: str, **options: Any) -> Iterator[None]:
     """A network that comes before the node's own; ``options`` are the bridge plugin's."""
     bridge = {"type": "bridge", "bridge": "judged0", "isGateway": True, **options}
-    plugins = [bridge, {"type": "portmap", "capabilities": {"portMappings": True}}]
+    # Docker drops what is forwarded, on bridges too: firewall lets the pods' packets pass.
+    plugins = [bridge, {"type": "portmap", "capabilities": {"portMappings": True}}, {"type": "firewall"}]
     path = str(CONFLISTS / f"05-{name}.conflist")
     guest.write(path, json.dumps({"cniVersion": "1.0.0", "name": name, "plugins": plugins}))
     try:
