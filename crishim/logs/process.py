@@ -22,6 +22,7 @@ from typing import Any
 import crishim
 from crishim.errors import LogFailed
 from crishim.logs.api import LogPlaces, LogProgress, LogWriter
+from crishim.logs.follower import Counters
 from crishim.logs.messages import make_begin, make_order, parse_progress
 
 log = logging.getLogger(__name__)
@@ -110,7 +111,7 @@ class LogWriterProcess(LogWriter):
 
     def state(self) -> Mapping[str, object]:
         """See LogWriter."""
-        counters = {name: self._earlier.get(name, 0) + value for name, value in self._counters.items()}
+        counters = {name: self._earlier.get(name, 0) + self._counters.get(name, 0) for name in Counters.__slots__}
         return {"pid": self._pid, "logs": len(self._logs), "restarts": self._died, **counters}
 
     async def close(self) -> None:
