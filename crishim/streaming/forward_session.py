@@ -261,4 +261,5 @@ class _PodSide(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self._dropped:
-            self._session.finish(self)
+            # What the pod sent before it broke off may be cut: the client must not take this for an orderly end.
+            self._session.finish(self, "" if exc is None else f"port {self.port}: {exc}")

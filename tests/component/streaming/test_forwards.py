@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
+import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
@@ -169,6 +171,22 @@ async def test_one_refused_port_fails_alone_with_its_reason(server: StreamingSer
         client.send(7, b"", fin=True)
         assert await client.received(7, ended=True) == b"hello"
         assert await client.received(5, ended=True) == b""
+        client.close()
+
+
+async def test_a_connection_that_the_pod_breaks_off_is_no_orderly_end(server: StreamingServer) -> None:
+    async def break_off(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()
+
+    async with listening(break_off) as port:
+        client = await spdy.dial(server.port_forward(Forward()))
+        client.open(1, {"streamtype": "error", "port": str(port), "requestid": "0"})
+        client.open(3, {"streamtype": "data", "port": str(port), "requestid": "0"})
+        client.send(3, b"x")
+        told = await client.received(1, ended=True)
+        assert (told.startswith(b"port %d: " % port), b"reset" in told) == (True, True), told
         client.close()
 
 
