@@ -34,6 +34,15 @@ class NetworkNamespaces(ABC):
         """Hold the namespace of process `pid` for the sandbox. Raises NetnsError."""
 
     @abstractmethod
+    async def furnish(
+        self, sandbox_id: str, pid: int, sysctls: Mapping[str, str], resolv_conf: tuple[str, str] | None
+    ) -> bool:
+        """`pin`, then `write_resolv_conf` (path and text) and `prepare`, in one go.
+
+        False, and no more than `pin`, where process `pid` cannot be told from a stranger that was given its number.
+        """
+
+    @abstractmethod
     async def unpin(self, sandbox_id: str) -> None:
         """Let it go; one that is not held is no error. Raises NetnsError."""
 
@@ -90,6 +99,15 @@ class KernelNamespaces(NetworkNamespaces):
     async def pin(self, sandbox_id: str, pid: int) -> None:
         await netns.pin(pid, self.path(sandbox_id))
 
+    async def furnish(
+        self, sandbox_id: str, pid: int, sysctls: Mapping[str, str], resolv_conf: tuple[str, str] | None
+    ) -> bool:
+        def write() -> None:
+            if resolv_conf is not None:
+                _rewrite(*resolv_conf)
+
+        return await netns.furnish(pid, self.path(sandbox_id), sandbox_id, sysctls, write)
+
     async def unpin(self, sandbox_id: str) -> None:
         await netns.unpin(self.path(sandbox_id))
 
@@ -135,6 +153,8 @@ class SimulatedNamespaces(NetworkNamespaces):
         self.resolv_conf: dict[str, str] = {}
         self.ips: dict[int, tuple[str, ...]] = {}
         """What `addresses` answers, by process."""
+        self.recognizes = True
+        """Whether processes can be told from strangers with their number."""
         self.listeners: dict[tuple[str, int], int] = {}
         """Namespace and port to the port of this machine's 127.0.0.1 that `connect` goes to instead."""
 
@@ -149,6 +169,17 @@ class SimulatedNamespaces(NetworkNamespaces):
         if not pid:
             raise NetnsError("a sandbox that does not run has no network namespace", sandbox=sandbox_id)
         self.held[sandbox_id] = pid
+
+    async def furnish(
+        self, sandbox_id: str, pid: int, sysctls: Mapping[str, str], resolv_conf: tuple[str, str] | None
+    ) -> bool:
+        await self.pin(sandbox_id, pid)
+        if not self.recognizes:
+            return False
+        if resolv_conf is not None:
+            await self.write_resolv_conf(*resolv_conf)
+        await self.prepare(sandbox_id, sysctls)
+        return True
 
     async def unpin(self, sandbox_id: str) -> None:
         await asyncio.sleep(0)

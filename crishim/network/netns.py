@@ -118,15 +118,22 @@ def _namespace_of(descriptor: int) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def pin_sync(pid: int, path: str) -> None:
+def pin_sync(pid: int, path: str, owner: str = "") -> bool:
     """Pin the network namespace of process `pid` on `path`.  Again with the same namespace: nothing to do.
 
     Raises NetnsError: no such process, another namespace is pinned there, or the namespace is our own.  A pid can be
-    used again by a stranger: ask the engine *after* this call whether the sandbox still runs with this pid.
+    used again by a stranger.  True says that this one is not: it is in a cgroup named after the container `owner`.
+    After False the engine is to be asked whether the sandbox still runs with this pid.
     """
     ids = {"path": path, "pid": str(pid)}
     try:
-        source = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        # The folder stays that process's, whoever gets its number later.
+        process = os.open(f"/proc/{pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            known = bool(owner) and _in_cgroup_of(process, owner)
+            source = os.open("ns/net", os.O_RDONLY | os.O_CLOEXEC, dir_fd=process)
+        finally:
+            os.close(process)
     except OSError as error:
         raise NetnsError(f"the network namespace of process {pid} cannot be opened: {error.strerror}", **ids) from error
     try:
@@ -136,7 +143,7 @@ def pin_sync(pid: int, path: str) -> None:
             raise NetnsError(f"process {pid} is in crishim's own network namespace, which is never pinned", **ids)
         present = _identity(path)
         if present == wanted:
-            return
+            return known
         if present is not None:
             raise NetnsError(f"{path} already pins another network namespace", **ids)
         try:
@@ -149,8 +156,19 @@ def pin_sync(pid: int, path: str) -> None:
         except OSError as error:
             reason = f"the network namespace of process {pid} cannot be pinned on {path}: {error.strerror}"
             raise NetnsError(reason, **ids) from error
+        return known
     finally:
         os.close(source)
+
+
+def _in_cgroup_of(process: int, owner: str) -> bool:
+    """Say whether a process (a descriptor of its folder) is in a cgroup that bears the name `owner`.
+
+    Every driver puts the container's whole id into it: `/docker/ID`, `docker-ID.scope`.
+    """
+    descriptor = os.open("cgroup", os.O_RDONLY | os.O_CLOEXEC, dir_fd=process)
+    with os.fdopen(descriptor, "rb") as file:
+        return owner.encode() in file.read()
 
 
 def unpin_sync(path: str) -> None:
@@ -196,6 +214,25 @@ def list_pins(directory: str, prefix: str = PREFIX) -> tuple[str, ...]:
 async def pin(pid: int, path: str) -> None:
     """`pin_sync` in a thread.  Cancelled: the mount may still come to be; unpin waits its turn behind it."""
     await _in_thread(lambda: pin_sync(pid, path), "pin")
+
+
+async def furnish(pid: int, path: str, owner: str, sysctls: Mapping[str, str], also: Callable[[], None]) -> bool:
+    """`pin`, `enable_ipv6` and `also` by one thread, for threads are what these steps cost most.
+
+    False, and only the pin is made, where the process is not known to be the container `owner`'s.  Raises NetnsError,
+    and what `also` raises.
+    """
+    settings = _settings_of(sysctls)
+
+    def work() -> bool:
+        if not pin_sync(pid, path, owner):
+            return False
+        also()
+        _enter(path)
+        _enable_ipv6(path, settings)
+        return True
+
+    return await _in_thread(work, "furnish")
 
 
 async def unpin(path: str) -> None:
@@ -276,13 +313,17 @@ async def enable_ipv6(path: str, then: Mapping[str, str] | None = None) -> None:
     Names as sysctl(8) takes them: dotted (`net.ipv4.ip_forward`), or with slashes where a name holds dots
     (`net/ipv4/conf/eth0.1/forwarding`).  Raises NetnsError naming the setting; those before it stay written.
     """
-    settings = [(_sysctl_file(key), value) for key, value in (then or {}).items()]
+    settings = _settings_of(then or {})
+    await in_netns(path, lambda: _enable_ipv6(path, settings))
 
-    def work() -> None:
-        _write_settings(path, [(name, "0") for name in _IPV6_SWITCHES if _is_set(name)])
-        _write_settings(path, settings)
 
-    await in_netns(path, work)
+def _settings_of(sysctls: Mapping[str, str]) -> list[tuple[str, str]]:
+    return [(_sysctl_file(key), value) for key, value in sysctls.items()]
+
+
+def _enable_ipv6(path: str, then: Iterable[tuple[str, str]]) -> None:
+    _write_settings(path, [(name, "0") for name in _IPV6_SWITCHES if _is_set(name)])
+    _write_settings(path, then)
 
 
 def _is_set(name: str) -> bool:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import suppress
 
+from crishim.aiokit.gather import gather_two
 from crishim.aiokit.steps import step
 from crishim.aiokit.undo import UndoStack
 from crishim.checkpoint.record import ContainerRecord
+from crishim.engine.values import EngineContainer
 from crishim.errors import (
     ContainerNotFound,
     CRIError,
@@ -89,14 +92,18 @@ async def create_container(
             # The engine may refuse because the sandbox was stopped meanwhile; then that is the reason to tell.
             _need_ready(rt, sandbox.id, error)
             raise
-        with step("engine inspect", engine=True):
-            live = await rt.link.engine.inspect(container_id)
-        record = ContainerRecord(id=live.id, config=config, image_ref=image.id, created_at=live.created_at)
-        await rt.records.put_container(sandbox.id, record)
+        record = ContainerRecord(id=container_id, config=config, image_ref=image.id, created_at=time.time_ns())
+        # What the store takes is hidden behind the engine.
+        live, _ = await gather_two(_inspect(rt, container_id), rt.records.put_container(sandbox.id, record))
         _need_ready(rt, sandbox.id)
         rt.index.put_container(Container(record=record, sandbox_id=sandbox.id, live=live, log_path=log_path))
         undo.forget()
         return live.id
+
+
+async def _inspect(rt: Runtime, container_id: str) -> EngineContainer:
+    with step("engine inspect", engine=True):
+        return await rt.link.engine.inspect(container_id)
 
 
 def _need_ready(rt: Runtime, sandbox_id: str, cause: CRIError | None = None) -> None:

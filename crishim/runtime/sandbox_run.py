@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from dataclasses import replace
 
@@ -134,44 +133,28 @@ async def _plan(rt: Runtime, sandbox_id: str, *, host_network: bool) -> Attached
 async def _furnish(
     rt: Runtime, sandbox_id: str, planned: Attached | None, live: EngineContainer, resolv_conf: str
 ) -> Attached | None:
-    """Give the pod its network and its resolv.conf, side by side; both have ended when this returns or raises."""
-    pinned = asyncio.Event()
-
-    async def write() -> None:
-        # Behind the pin, while the engine is asked about it: this wait costs nothing then.
-        await pinned.wait()
-        with step("resolv.conf"):
-            await rt.namespaces.write_resolv_conf(live.resolv_conf_path, resolv_conf)
-
-    async def connect() -> Attached | None:
-        if planned is not None:
-            await _pin(rt, sandbox_id, live)
-        pinned.set()
-        return None if planned is None else await _attach(rt, sandbox_id, planned, live)
-
-    try:
-        async with asyncio.TaskGroup() as group:
-            connecting = group.create_task(connect(), name=f"attach {sandbox_id[:13]}")
-            if resolv_conf:
-                group.create_task(write(), name=f"resolv.conf {sandbox_id[:13]}")
-    except BaseExceptionGroup as errors:
-        raise errors.exceptions[0] from None
-    return connecting.result()
-
-
-async def _pin(rt: Runtime, sandbox_id: str, live: EngineContainer) -> None:
-    with step("pin"):
-        await rt.namespaces.pin(sandbox_id, live.pid)
-
-
-async def _attach(rt: Runtime, sandbox_id: str, planned: Attached, live: EngineContainer) -> Attached:
-    """Make the pinned namespace ready and attach it to the network."""
-    # A pid can be a stranger's by now: the pin counts if the same process still runs after it.
-    await _inspect_running(rt, sandbox_id, was=live)
-    with step("prepare namespace"):
-        await rt.namespaces.prepare(sandbox_id, net_sysctls(_need(rt, sandbox_id).record.config))
+    """Give the pod its resolv.conf, its namespace's settings and its network."""
+    resolver = (live.resolv_conf_path, resolv_conf) if resolv_conf else None
+    if planned is None:
+        await _write(rt, resolver)
+        return None
+    sysctls = net_sysctls(_need(rt, sandbox_id).record.config)
+    with step("furnish namespace"):
+        done = await rt.namespaces.furnish(sandbox_id, live.pid, sysctls, resolver)
+    if not done:
+        # The pid may be a stranger's by now: the pin counts if the same process still runs after it.
+        await _inspect_running(rt, sandbox_id, was=live)
+        await _write(rt, resolver)
+        with step("prepare namespace"):
+            await rt.namespaces.prepare(sandbox_id, sysctls)
     with step("network attach"):
         return await rt.network.attach(make_attachment(_need(rt, sandbox_id)), planned)
+
+
+async def _write(rt: Runtime, resolver: tuple[str, str] | None) -> None:
+    if resolver is not None:
+        with step("resolv.conf"):
+            await rt.namespaces.write_resolv_conf(*resolver)
 
 
 async def _inspect_running(rt: Runtime, sandbox_id: str, was: EngineContainer | None = None) -> EngineContainer:

@@ -49,7 +49,7 @@ async def stop_held(rt: Runtime, sandbox_id: str) -> None:
     with step("network detach"):
         await _detach(rt, sandbox_id)
     # The network was given back, so the namespace may go; the kernel takes its time for it.
-    await gather_all((_unpin(rt, sandbox_id), _end_process(rt, sandbox_id)))
+    await gather_all((_forget_network(rt, sandbox_id), _unpin(rt, sandbox_id), _end_process(rt, sandbox_id)))
 
 
 def _stopped(record: SandboxRecord) -> SandboxRecord:
@@ -62,6 +62,10 @@ async def _detach(rt: Runtime, sandbox_id: str) -> None:
         return
     # An empty backend marks a pod that somebody else attached, or whose record was lost.
     await rt.network.detach(make_attachment(sandbox), attached if attached.backend else None)
+
+
+async def _forget_network(rt: Runtime, sandbox_id: str) -> None:
+    """Until this is durable a later stop detaches once more, which changes nothing."""
     await rt.records.try_change(sandbox_id, lambda record: replace(record, network=None))
 
 

@@ -39,6 +39,26 @@ async def test_a_pinned_namespace_outlives_its_process(pinned: str):
             socket.create_connection(("127.0.0.1", port), 5).close()
 
 
+async def test_furnish_does_everything_for_a_process_in_its_owners_cgroup(holder: Holder, pin_dir: str):
+    process, path, done = holder(), netns.pin_path(pin_dir, "a"), []
+    own = Path(f"/proc/{process.pid}/cgroup").read_text().rpartition("/")[2].strip() or "/"
+    port = {"net.ipv4.ip_unprivileged_port_start": "81"}
+    assert await netns.furnish(process.pid, path, own, port, lambda: done.append("also"))
+    assert (done, inode(path)) == (["also"], inode(f"/proc/{process.pid}/ns/net"))
+    read = await netns.in_netns(path, lambda: Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text())
+    assert read == "81\n"
+
+
+@pytest.mark.parametrize("owner", ["", "f" * 64])
+async def test_furnish_only_pins_what_may_be_a_strangers(holder: Holder, pin_dir: str, owner: str):
+    process, path, done = holder(), netns.pin_path(pin_dir, "a"), []
+    port = {"net.ipv4.ip_unprivileged_port_start": "81"}
+    assert not await netns.furnish(process.pid, path, owner, port, lambda: done.append("also"))
+    assert (done, inode(path)) == ([], inode(f"/proc/{process.pid}/ns/net"))
+    read = await netns.in_netns(path, lambda: Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text())
+    assert read == "1024\n"
+
+
 async def test_unpin_frees_the_namespace_and_may_come_twice(pinned: str):
     number = inode(pinned)
     await netns.unpin(pinned)

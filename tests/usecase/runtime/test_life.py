@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from crishim.engine.values import ContainerPhase
+from crishim.errors import EngineError
 from crishim.model import Mount
 from tests.usecase.runtime.world import World
 
@@ -45,6 +46,32 @@ async def test_from_run_to_remove(world: World) -> None:
     assert world.namespaces.held == {}
     await world.check_consistent()
     await world.remove(sandbox)
+    await world.check_nothing_left()
+
+
+async def test_a_process_that_cannot_be_told_is_asked_for_again(world: World) -> None:
+    world.namespaces.recognizes = False
+    sandbox = await world.run()
+    live = world.in_engine(sandbox)
+    assert live is not None
+    assert world.namespaces.held == {sandbox: live.pid}
+    assert world.namespaces.sysctls.keys() == {sandbox}
+    assert world.namespaces.resolv_conf.keys() == {live.resolv_conf_path}
+
+
+async def test_a_strangers_namespace_is_not_made_the_pods(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.namespaces.recognizes = False
+    pinned = world.namespaces.pin
+
+    async def pin(sandbox_id: str, pid: int) -> None:
+        world.engine.restart_container(sandbox_id)  # the pid that was asked for is gone
+        await pinned(sandbox_id, pid)
+
+    monkeypatch.setattr(world.namespaces, "pin", pin)
+    with pytest.raises(EngineError, match="ended right after its start"):
+        await world.run()
+    assert not world.namespaces.held
+    assert not world.namespaces.sysctls
     await world.check_nothing_left()
 
 
