@@ -15,7 +15,7 @@ from crishim.errors import EngineError, ImageNotFound, Kind
 from crishim.images import image_lookup, image_pull
 from crishim.images.core import ImageRoom
 from crishim.images.credentials_file import read_credentials
-from crishim.images.embedded import LABELS, EmbeddedImage, make_archive
+from crishim.images.embedded import LABELS, REPOSITORY, EmbeddedImage, make_archive
 from crishim.images.reference import parse_query, parse_reference
 from crishim.model import ImageSpec
 
@@ -52,7 +52,8 @@ class SandboxImage:
     def is_pinned(self, image: EngineImage) -> bool:
         """Whether an image is a sandbox image (CRI `Image.pinned`): advice to the kubelet's garbage collection."""
         if not self._configured:
-            return _has_labels(image)
+            # The labels alone anybody's image may have, and the name alone, too.
+            return _has_labels(image) and any(tag.rpartition(":")[0] == REPOSITORY for tag in image.tags)
         known = self.known()
         return known is not None and known.id == image.id
 

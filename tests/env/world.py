@@ -91,19 +91,18 @@ def sweep() -> None:
 def run(command: Sequence[str]) -> int:
     """Run a command in a new world and return its exit status (128 + n when signal n ended it).
 
-    Then the machine is compared with what it was before (``machine``): what was left on it is named, and with CI=true
-    makes a status of 0 one of 1 (elsewhere it may be somebody else's).  Raises OSError where namespaces or cgroups
-    cannot be made.
+    Then the machine is compared with what it was before (``machine.judged``).  Raises OSError where namespaces or
+    cgroups cannot be made.
     """
     sweep()
-    with _new_folder() as path:
-        mark = f"{VARIABLE}={path}"
-        before = machine.take(mark)
-        status = _run(path, command)
-    if lines := machine.left(before, mark):
-        print("left on the machine meanwhile:\n  " + "\n  ".join(lines), file=sys.stderr, flush=True)
-        return status or int(os.environ.get("CI") == "true")
-    return status
+    with contextlib.ExitStack() as stack:
+        path = stack.enter_context(_new_folder())
+
+        def work() -> int:
+            with stack.pop_all():  # the folder goes before the machine is looked at
+                return _run(path, command)
+
+        return machine.judged(f"{VARIABLE}={path}", work)
 
 
 def _run(path: Path, command: Sequence[str]) -> int:
