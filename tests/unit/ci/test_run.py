@@ -34,8 +34,8 @@ def run(tmp_path: Path) -> Run:
         make = programs / "make"
         make.write_text(f'#!/bin/bash\necho "$1 $CI" >> {tmp_path}/called\ncase $1 in\n{cases}esac\n')
         make.chmod(0o755)
-        wanted = {"CRISHIM_CI_PARTS": " ".join(PARTS), **more}
-        environment = os.environ | {"PATH": f"{programs}:{os.environ['PATH']}"} | wanted
+        own = {name: value for name, value in os.environ.items() if not name.startswith("CRISHIM_CI_")}
+        environment = own | {"PATH": f"{programs}:{os.environ['PATH']}"} | more
         return subprocess.run(
             [tmp_path / ".ci" / "run"], env=environment, capture_output=True, text=True, check=False, timeout=60
         )
@@ -59,7 +59,7 @@ def test_all_parts_run_in_ci_and_are_summed(run: Run, tmp_path: Path) -> None:
 
 
 def test_parts_are_chosen(run: Run, tmp_path: Path) -> None:
-    done = run(CRISHIM_CI_PARTS="")
+    done = run(CRISHIM_CI_PARTS="demo test")
     assert (done.returncode, last_line(done)) == (0, "10 passed, 0 failed, 3 skipped")
     assert called(tmp_path) == ["demo true", "test true"]
     done = run(CRISHIM_CI_PARTS="test drive")
