@@ -135,11 +135,16 @@ class KernelNamespaces(NetworkNamespaces):
 
 
 def _rewrite(path: str, text: str) -> None:
-    """Replace the content, not the file: whoever has it mounted sees the new text."""
+    """Replace the content, not the file: whoever has it mounted sees the new text.
+
+    Not emptied first: ext4 takes that for a file that is being replaced, and its close waits for the disk.
+    """
+    data = text.encode()
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
+        descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.truncate()
     except OSError as error:
         raise NetnsError(f"{path} cannot be rewritten: {error.strerror}", path=path) from error
 
