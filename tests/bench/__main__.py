@@ -61,7 +61,7 @@ def measure(
         version = served.client.Version(cri.VersionRequest()).runtime_version
         start = [memory.idle(served), figures.summarize("start to ready", [served.startup * 1000], must=1000)]
         own = verbs.measure(served, str(engine.socket), images.BUSYBOX_REF, rounds)
-        calls = reads.measure_status(served, images.BUSYBOX_REF)
+        calls = reads.measure_status(served, images.BUSYBOX_REF, folder / "bare")
         spent = cpu.measure(served, engine, images.BUSYBOX_REF, max(1, rounds // 3))
         written = [logs.measure_latency(served, images.BUSYBOX_REF, folder / "words")]
     with serve(folder / "b", engine.url, *none) as served:
