@@ -6,12 +6,13 @@ import contextlib
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance import not_run
 from tests.env import front, images, tidiness, world
 from tests.env.cni import CniDirs, make_dirs
 from tests.env.engine import TestEngine
@@ -40,6 +41,25 @@ def pytest_report_header() -> list[str]:
         return ["test world: none (not root): tests that need an engine fail"]
     lines = [f"test world: {world.folder()}"]
     return [*lines, f"runtime front: {front.REASON}"] if front.needed() else lines
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
+    """Without crictl and its like a test is told to be not run, also where only a fixture wants them."""
+    with not_run.told(item.config):
+        yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    """Likewise."""
+    with not_run.told(item.config):
+        yield
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say so when there was no tool."""
+    not_run.summarize(terminalreporter)
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from crishim.errors import UnsupportedField
+from crishim.network import cni_args
 from crishim.network.api import Attached, NetworkStatus, PodAttachment, PodNetwork
 
 
@@ -39,7 +40,7 @@ class NoNetwork(PodNetwork):
         return
 
     def set_pod_cidr(self, cidr: str) -> None:
-        return
+        cni_args.parse_cidrs(cidr)  # a mistake is told, though nobody uses the ranges
 
     async def start(self) -> None:
         return

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.conformance import cache, critest, results, server, tools, verdict, world
+from tests.conformance import cache, critest, not_run, results, server, tools, verdict, world
 from tests.conformance.verdict import Judged
 from tests.env.engine import TestEngine
 
 JUDGE = "test_critest.py"
 ROUNDS = "test_rounds.py"
 SEED = int(os.environ.get("CRISHIM_CRITEST_SEED") or critest.fresh_seed())
-_not_run = pytest.StashKey[str]()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -39,40 +37,21 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         try:
             names = critest.spec_names()
         except tools.ToolsMissingError as error:
-            metafunc.config.stash[_not_run] = str(error)
+            metafunc.config.stash[not_run.REASON] = f"conformance: not run ({error})"
             names = []
         metafunc.parametrize("spec_name", names, ids=[name.removeprefix("[k8s.io] ") for name in names])
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say so when there was no tool."""
-    if reason := config.stash.get(_not_run, None):
-        terminalreporter.section("conformance")
-        terminalreporter.line(f"conformance: not run ({reason})")
-
-
-def _built(config: pytest.Config, find: Callable[[], Path]) -> Path:
-    """A tool's path; where it is not built the test is skipped, and the report says so, or fails in CI."""
-    try:
-        return find()
-    except tools.ToolsMissingError as error:
-        reason = str(error)
-    config.stash[_not_run] = reason
-    if os.environ.get("CI") == "true":
-        pytest.fail(f"conformance: not run ({reason})", pytrace=False)
-    pytest.skip(f"conformance: not run ({reason})")
-
-
 @pytest.fixture(scope="session")
-def crictl_program(pytestconfig: pytest.Config) -> Path:
+def crictl_program() -> Path:
     """crictl, built."""
-    return _built(pytestconfig, tools.crictl_path)
+    return tools.crictl_path()
 
 
 @pytest.fixture(scope="session")
-def critest_program(pytestconfig: pytest.Config) -> Path:
+def critest_program() -> Path:
     """critest, built."""
-    return _built(pytestconfig, tools.critest_path)
+    return tools.critest_path()
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Run the first example on a Docker Engine: the machine's if one answers, else one of a test world's.
+"""Run the first example on a Docker Engine: the machine's if one answers and runs no pods, else one of a test world's.
 
 ``python -m tests.env.demo``, as root.  The example's image is put into the engine and taken out again.
 """
@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from tests.env.http_api import EngineApi, EngineApiError
 
 EXAMPLE = ROOT / "examples" / "01-pod" / "demo.py"
 
+POD_LABEL = "io.kubernetes.docker.type"
 MARK = "DEMO_OF_CRISHIM"
 """Environment variable by which the demo's processes are known outside a test world."""
 
@@ -32,6 +34,15 @@ def machines_engine() -> Path | None:
     except (OSError, EngineApiError):
         return None
     return socket
+
+
+def has_pods(socket: Path) -> bool:
+    """Whether a kubelet's containers are on an engine, by the label that all shims for Docker set.
+
+    The example's crishim would take them over, and write their logs.
+    """
+    query = {"all": "1", "filters": json.dumps({"label": [POD_LABEL]})}
+    return bool(EngineApi(socket).call("GET", "/containers/json", query))
 
 
 def run_example(socket: Path, arguments: Sequence[str]) -> int:
@@ -71,14 +82,18 @@ def _put_back(api: EngineApi, before: dict[str, set[str]]) -> None:
 def main(arguments: Sequence[str]) -> int:
     """Entry point.  Exit status: the example's, or 1 with one line that says what is missing."""
     inside = world.folder()
-    if inside is None and (socket := machines_engine()) is not None:
+    socket = machines_engine() if inside is None else None
+    if socket is not None and has_pods(socket):
+        print(f"demo: the engine at {socket} runs a kubelet's pods, which are left alone", flush=True)
+        socket = None
+    if socket is not None:
         print(f"demo: on the engine at {socket}", flush=True)
         os.environ[MARK] = str(os.getpid())
         return machine.judged(f"{MARK}={os.getpid()}", lambda: run_example(socket, arguments))
     if inside is None:
         subprocess.run([ROOT / "tests/env/bootstrap.sh", "engine"], check=True)
         return world.main(["--", sys.executable, "-m", "tests.env.demo", *arguments])
-    print("demo: no engine answers on this machine; starting one in a test world", flush=True)
+    print("demo: starting an engine in a test world", flush=True)
     if front.needed():
         print(f"demo: with a runtime front, because {front.REASON}", flush=True)
     with TestEngine(inside / "tmp" / "engine") as engine:

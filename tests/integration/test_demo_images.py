@@ -1,13 +1,15 @@
-"""The demo leaves the images of the engine that it runs on as they were."""
+"""The demo leaves the images of the engine that it runs on as they were, and an engine with pods alone."""
 
 from __future__ import annotations
 
 import contextlib
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.env import demo, images
+from tests.env import demo, images, world
 from tests.env.engine import TestEngine
 from tests.env.http_api import EngineApiError
 
@@ -57,3 +59,27 @@ def test_a_name_that_an_image_got_goes(
     finally:
         images.busybox().load(engine.api, images.BUSYBOX_REF)
         engine.api.call("DELETE", "/images/user.test/own:1")
+
+
+def test_an_engine_with_pods_is_left_alone(
+    engine: TestEngine, busybox_image: str, monkeypatch: pytest.MonkeyPatch, nothing_left: None
+) -> None:
+    assert not demo.has_pods(engine.socket)
+    body = {"Image": busybox_image, "Labels": {demo.POD_LABEL: "container"}}
+    made = engine.api.call("POST", "/containers/create", json_body=body)["Id"]
+    worlds: list[Sequence[str]] = []
+
+    def main(command: Sequence[str]) -> int:
+        worlds.append(command)
+        return 7
+
+    monkeypatch.setenv("DOCKER_HOST", engine.url)
+    monkeypatch.setattr(world, "folder", lambda: None)
+    monkeypatch.setattr(world, "main", main)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: None)  # the set-up of an engine
+    try:
+        assert demo.has_pods(engine.socket)
+        assert demo.main(["--more"]) == 7
+    finally:
+        engine.api.call("DELETE", f"/containers/{made}", {"force": "true"})
+    assert worlds[0][-1] == "--more"

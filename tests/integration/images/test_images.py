@@ -223,4 +223,7 @@ async def test_fs_info_tells_of_the_engines_folder(node, registry):
     assert os.path.isdir(info.image.mountpoint)
     assert os.stat(info.image.mountpoint).st_dev == os.stat(root).st_dev
     assert info.image.used_bytes == sum(i.size for i in node.images.list()) > 0
+    system = os.statvfs(root)
+    used = system.f_files - system.f_ffree
+    assert info.image.inodes_used == pytest.approx(used, rel=0.05), "others use the disk, too"
     assert info.containers == info.image
