@@ -16,6 +16,8 @@ from crishim.engine.docker.handshake import NEWEST_API, OLDEST_API
 from crishim.engine.features import BELOW, FIRST_API, Feature, needs
 
 RESULTS = Path(__file__).parents[2] / "docs" / "conformance.json"
+VIRTUAL = "vm-"
+"""How the keys of results begin that a virtual machine gave."""
 
 HEAD = """\
 <!-- Made by `python -m crishim.docs.supported_page` from crishim/engine/features.py and docs/conformance.json; do not
@@ -54,6 +56,16 @@ processor, a fifth of such ends carried neither the mark nor an event. Container
 code 137.
 """
 
+EVERYWHERE = """
+## What no engine's API can say
+
+- Containers cannot join a pod's UTS namespace: all of a pod's containers are given the pod's hostname, and a change
+  made inside one is not seen by the others.
+- Default ulimits of the engine's daemon.json apply to pods' containers, too: CRI has no ulimits to put in their place.
+  `Status` (verbose) tells that there are some.
+- Two servers on one engine would each take over the other's pods: one crishim per engine.
+"""
+
 
 @dataclass(frozen=True)
 class JudgedEngine:
@@ -70,6 +82,8 @@ def judged_engines(document: Sequence[Mapping[str, Any]]) -> list[JudgedEngine]:
     found = []
     for result in document:
         engine = result["engine"]
+        if engine["key"].startswith(VIRTUAL):
+            continue  # a few specs, on an engine of the table
         store = ", containerd image store" if engine["key"].endswith("-containerd") else ""
         major, minor = (int(part) for part in engine["api_version"].split("."))
         passed = sum(1 for spec in result["specs"] if spec["state"] == "passed")
@@ -88,7 +102,7 @@ def page(engines: Sequence[JudgedEngine]) -> str:
     parts.append("\n## What happens without\n")
     for feature in Feature:
         parts.append(f"\n**{feature.value[0].upper()}{feature.value[1:]}.** Needs {needs(feature)}. {BELOW[feature]}\n")
-    parts += [LOGS, OUT_OF_MEMORY]
+    parts += [LOGS, OUT_OF_MEMORY, EVERYWHERE]
     return "".join(parts)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.conformance import results, verdict
 from tests.conformance.critest import Spec
-from tests.conformance.results import Result
+from tests.conformance.results import VIRTUAL, Result
 from tests.conformance.verdict import Expected
 from tests.env.cache import ROOT
 
@@ -56,7 +56,8 @@ def page(found: Sequence[Result], expected: Expected) -> str:
     """The whole page in Markdown."""
     versions = sorted({result.critest for result in found})
     parts = [HEAD.format(critest=f"version {', '.join(versions)}" if versions else "it")]
-    for result in found:
+    on_host = [result for result in found if not result.engine.key.startswith(VIRTUAL)]
+    for result in on_host:
         states = " | ".join(str(len(result.of_state(state))) for state in ("passed", "failed", "skipped"))
         engine = (
             f"Docker {result.engine.version}{', containerd image store' * result.engine.key.endswith('-containerd')}"
@@ -65,10 +66,21 @@ def page(found: Sequence[Result], expected: Expected) -> str:
             f"| {engine} | {result.engine.api_version} | {states} | {len(result.specs)} "
             f"| `{result.crishim}` | {result.seed} |\n"
         )
+    parts += [_virtual(result) for result in found if result not in on_host]
     parts.append(RIVALS)
     parts.append("\n## What does not pass, and why\n")
-    parts += _reasons(found, expected)
+    parts += _reasons(on_host, expected)
     return "".join(parts)
+
+
+def _virtual(result: Result) -> str:
+    """What was judged in the virtual machine: only what the host cannot judge."""
+    kind = ", ".join(sorted({spec.name.removeprefix("[k8s.io] ").partition(" ")[0] for spec in result.specs}))
+    return (
+        f"\nIn the virtual machine of `make vm` ({result.engine.key.removeprefix(VIRTUAL)}, Docker "
+        f"{result.engine.version}, commit `{result.crishim}`) {len(result.of_state('passed'))} of the "
+        f"{len(result.specs)} specs of {kind} pass.\n"
+    )
 
 
 def _reasons(found: Sequence[Result], expected: Expected) -> list[str]:

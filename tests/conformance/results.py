@@ -20,6 +20,9 @@ from tests.env.http_api import EngineApi
 CONTAINERD_STORE = "io.containerd.snapshotter.v1"
 """The ``driver-type`` of an engine whose images containerd keeps (Docker API, GET /info, DriverStatus)."""
 
+VIRTUAL = "vm-"
+"""How the keys of results begin that the virtual machine gave; its Debian suite follows."""
+
 
 @dataclass(frozen=True)
 class EngineIdentity:

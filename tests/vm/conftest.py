@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.vm import snapshot
+from tests.vm import SUITE, snapshot
 from tests.vm.guest import Guest
-from tests.vm.image import DEFAULT_SUITE, GuestImage
+from tests.vm.image import GuestImage
 from tests.vm.node import Node, install, load_image
 from tests.vm.snapshot import Snapshot
 
 HERE = Path(__file__).parent
-SUITE = os.environ.get("CRISHIM_VM_SUITE", DEFAULT_SUITE)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 
 import grpc
 import pytest
 
 from crishim.cri.v1 import runtime_pb2 as pb
-from tests.conformance import critest, tools
+from tests.conformance import critest, results, tools
 from tests.conformance.critest import Spec
+from tests.conformance.results import EngineIdentity, Result
+from tests.vm import SUITE
 from tests.vm.node import ENDPOINT, Node
 
 FOCUS = "AppArmor"
@@ -44,13 +47,18 @@ def judged(shared_node: Node) -> dict[str, Spec]:
     guest, report = shared_node.guest, "/root/critest.json"
     guest.put(program, "/usr/local/bin/critest")
     flags = [f"-runtime-endpoint={ENDPOINT}", f"-image-endpoint={ENDPOINT}", f"--ginkgo.focus={FOCUS}"]
-    flags += [f"--ginkgo.seed={critest.fresh_seed()}", f"--ginkgo.json-report={report}", "--ginkgo.no-color"]
+    seed, began = critest.fresh_seed(), time.monotonic()
+    flags += [f"--ginkgo.seed={seed}", f"--ginkgo.json-report={report}", "--ginkgo.no-color"]
     try:
         guest.run(f"cd /root && critest {' '.join(flags)} </dev/null >critest.log 2>&1", limit=_LIMIT, check=False)
     finally:
         print(guest.run("tail -n 200 /root/critest.log"))  # shown with what fails
     specs = critest.read_report(json.loads(guest.read(report)), benchmark=False)
-    return {spec.name: spec for spec in specs if FOCUS in spec.name}
+    found = {spec.name: spec for spec in specs if FOCUS in spec.name}
+    engine = EngineIdentity(results.VIRTUAL + SUITE, shared_node.call("Version").runtime_version, "")
+    seconds = round(time.monotonic() - began, 1)
+    results.save(Result(engine, tools.version(), results.commit(), seed, seconds, list(found.values())))
+    return found
 
 
 def test_spec(spec_name: str, judged: dict[str, Spec]) -> None:
