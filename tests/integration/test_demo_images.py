@@ -73,13 +73,14 @@ def test_an_engine_with_pods_is_left_alone(
         worlds.append(command)
         return 7
 
-    monkeypatch.setenv("DOCKER_HOST", engine.url)
-    monkeypatch.setattr(world, "folder", lambda: None)
-    monkeypatch.setattr(world, "main", main)
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: None)  # the set-up of an engine
     try:
-        assert demo.has_pods(engine.socket)
-        assert demo.main(["--more"]) == 7
+        with monkeypatch.context() as patched:
+            patched.setenv("DOCKER_HOST", engine.url)
+            patched.setattr(world, "folder", lambda: None)
+            patched.setattr(world, "main", main)
+            patched.setattr(subprocess, "run", lambda *_, **__: None)  # the set-up of an engine
+            assert demo.has_pods(engine.socket)
+            assert demo.main(["--more"]) == 7
     finally:
         engine.api.call("DELETE", f"/containers/{made}", {"force": "true"})
     assert worlds[0][-1] == "--more"
