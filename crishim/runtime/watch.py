@@ -54,6 +54,11 @@ class Watch:
     def __repr__(self) -> str:
         return f"<Watch {len(self._dirty)} dirty, {len(self._asking)} being asked>"
 
+    @property
+    def waiting(self) -> int:
+        """Objects that are to be looked at, or are."""
+        return len(self._dirty) + len(self._asking)
+
     def mark(self, container_id: str) -> None:
         """Something happened to this container; look at it soon. Unknown ids are left to the next comparison."""
         if self._index.container(container_id) or self._index.sandbox(container_id):
