@@ -24,14 +24,19 @@ from crishim.telemetry.sources import Sources
 _LOG_COUNTERS = {
     "restarts": ("log_writer_restarts_total", "Processes that write logs and died."),
     "read_bytes": ("log_read_bytes_total", "Bytes of the engine's log files that were taken into containers' logs."),
+    "written_bytes": ("log_written_bytes_total", "Bytes that were written to containers' logs."),
     "lost_bytes": ("log_lost_bytes_total", "Bytes of logs, at least, that the engine deleted before they were read."),
     "lost_times": ("log_losses_total", "How often the engine deleted a file of a log before it was read."),
     "damaged_lines": ("log_damaged_lines_total", "Lines in the engine's log files that are none of the engine's."),
     "full_disk": ("log_full_disk_total", "How often a log could not be written to the end for want of room."),
     "repeated": ("log_repeated_total", "How often lines may be in a log twice, as its file was changed by others."),
-    "exits_before_log": ("log_late_total", "Ends of containers that were told before their logs were complete."),
+    "late_lines": ("log_late_lines_total", "Lines of logs that were written after their container's end was told."),
+    "exits_before_log": ("log_late_ends_total", "Ends of containers that were told before their logs were complete."),
 }
-_LOG_GAUGES = {"logs": ("log_files", "Logs that are written.")}
+_LOG_GAUGES = {
+    "logs": ("log_files", "Logs that are written."),
+    "lag_bytes": ("log_lag_bytes", "Bytes in the engine's log files that are not in the containers' logs yet."),
+}
 _LOG_NO_FIGURES = frozenset({"pid"})
 
 

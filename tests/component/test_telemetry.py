@@ -125,6 +125,16 @@ def test_both_forms_are_told_and_mean_the_same(watched: Watched) -> None:
     assert {"crishim_rpc_duration_seconds", "crishim_engine_up", "crishim_undo_failures"} <= names & bare
 
 
+def test_the_page_of_the_documentation_names_all_there_is(watched: Watched) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "telemetry.md").read_text()
+    documented = set(re.findall(r"`(crishim_\w+)`", page))
+    told = {family.name for family in parse_text(watched.get("/metrics")[2])}
+    ours = {name for name in told if name.startswith("crishim_")}
+    # The parser leaves `_total` out of the name of a counter.
+    assert {name for name in ours if not documented & {name, f"{name}_total"}} == set()
+    assert len(ours) > 25
+
+
 def test_health_and_readiness(watched: Watched) -> None:
     assert watched.get("/healthz") == (200, "text/plain; charset=utf-8", "ok\n")
     assert watched.get("/readyz")[::2] == (200, "[+]server\n[+]engine\n[+]network\n")
