@@ -30,6 +30,7 @@ from crishim.rpc.unix_socket import ServerSocket
 from crishim.runtime.core import RuntimeSettings
 from crishim.runtime.node import Node
 from crishim.service.notify import Notifier
+from crishim.stats.oom import OutOfMemory
 from crishim.stats.service import Stats
 from crishim.streaming.server import CannotListen, StreamingServer, StreamingSettings
 from crishim.timeline import Timeline
@@ -90,6 +91,8 @@ async def _serve(settings: Settings, socket: ServerSocket, sinks: list[Timeline]
             stats=Stats(node.runtime, layer_budget=settings.layer_budget),
             event_backlog=settings.event_backlog,
         )
+        memory = OutOfMemory(node.runtime.index, node.runtime.background)
+        node.runtime.watch.out_of_memory = memory.happened
         health = Health(node.runtime.link)
         server = Server(served, sinks=[*sinks, *([telemetry.counted.calls] if telemetry else [])], health=health)
         try:
@@ -112,6 +115,7 @@ async def _serve(settings: Settings, socket: ServerSocket, sinks: list[Timeline]
             served.end_streams()
             await stop_serving(server, settings.drain_limit, stop.second)
             await served.close()
+            memory.close()
     finally:
         await streaming.stop()
         await node.close(CLOSE_LIMIT)
