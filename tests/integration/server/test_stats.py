@@ -187,7 +187,9 @@ def test_network_of_every_interface(world: CrishimServer, engine: TestEngine) ->
     received = between.default_interface.rx_bytes.value - before.default_interface.rx_bytes.value
     assert 20_000_000 <= received <= 21_000_000
     assert sent == 20_000_000
-    assert sent <= after.default_interface.tx_bytes.value - between.default_interface.tx_bytes.value <= 21_000_000
+    # busybox's nc writes blocks of 1 KiB, each of which may become a packet with 66 bytes of headers.
+    transmitted = after.default_interface.tx_bytes.value - between.default_interface.tx_bytes.value
+    assert sent <= transmitted <= 1.05 * sent * (1 + 66 / 1024)
     lines = Path(f"/proc/{pid}/net/dev").read_text().splitlines()
     counters = next(line.split(":")[1].split() for line in lines if "eth0" in line)
     assert after.default_interface.tx_bytes.value == int(counters[8])
