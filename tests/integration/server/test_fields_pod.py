@@ -344,10 +344,10 @@ def test_out_of_memory_with_its_only_process(server: CrishimServer) -> None:
     command = ["sh", "-c", "sleep 1; exec tail /dev/zero"]
     starving = make_container(command=command, linux=linux(resources=limit))
     containers = []
-    for attempt in range(5):
+    for attempt in range(3):
         starving.metadata.attempt = attempt
         containers.append(pod.start(starving))
-    assert [(pod.ended(c).reason, pod.ended(c).exit_code) for c in containers] == [("OOMKilled", 137)] * 5
+    assert [(pod.ended(c).reason, pod.ended(c).exit_code) for c in containers] == [("OOMKilled", 137)] * 3
 
 
 @pytest.fixture
