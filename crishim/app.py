@@ -23,12 +23,14 @@ from crishim import __version__, log
 from crishim.config import Settings
 from crishim.errors import CRIError, Unimplemented
 from crishim.images.core import ImageSettings
-from crishim.rpc.served import serve_from
+from crishim.rpc.health import Health
+from crishim.rpc.served import Served, serve_from
 from crishim.rpc.server import Server
 from crishim.rpc.unix_socket import ServerSocket
 from crishim.runtime.core import RuntimeSettings
 from crishim.runtime.node import Node
 from crishim.service.notify import Notifier
+from crishim.stats.oom import OutOfMemory
 from crishim.stats.service import Stats
 from crishim.streaming.server import CannotListen, StreamingServer, StreamingSettings
 from crishim.timeline import Timeline
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from crishim.engine.api import Engine
     from crishim.network.api import PodNetwork
     from crishim.network.namespaces import NetworkNamespaces
+    from crishim.telemetry.port import Telemetry
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +76,8 @@ async def _serve(settings: Settings, socket: ServerSocket, sinks: list[Timeline]
     asyncio.get_running_loop().set_default_executor(threads)
     notifier = Notifier(os.environ)
     stop = _StopRequests()
-    node = make_node(settings)
+    telemetry = make_telemetry(settings)
+    node = make_node(settings, telemetry)
     streaming = make_streaming(settings)
     try:
         try:
@@ -87,8 +91,13 @@ async def _serve(settings: Settings, socket: ServerSocket, sinks: list[Timeline]
             stats=Stats(node.runtime, layer_budget=settings.layer_budget),
             event_backlog=settings.event_backlog,
         )
-        server = Server(served, sinks=sinks)
+        memory = OutOfMemory(node.runtime.index, node.runtime.background)
+        node.runtime.watch.out_of_memory = memory.happened
+        health = Health(node.runtime.link)
+        server = Server(served, sinks=[*sinks, *([telemetry.counted.calls] if telemetry else [])], health=health)
         try:
+            if telemetry is not None:
+                await _start_telemetry(telemetry, served, server, threads, stop)
             await server.start(socket)
         except (OSError, RuntimeError) as error:  # gRPC's word for a socket that it cannot bind
             raise StartFailed(f"cannot listen on {settings.listen}: {error}") from error
@@ -102,12 +111,16 @@ async def _serve(settings: Settings, socket: ServerSocket, sinks: list[Timeline]
         finally:
             notifier.stopping()
             logger.info("stopping: calls under way have %g s", settings.drain_limit)
+            health.stop()
             served.end_streams()
             await stop_serving(server, settings.drain_limit, stop.second)
             await served.close()
+            memory.close()
     finally:
         await streaming.stop()
         await node.close(CLOSE_LIMIT)
+        if telemetry is not None:
+            await telemetry.stop()
     logger.info("stopped")
 
 
@@ -117,7 +130,41 @@ def _settle() -> None:
     gc.freeze()
 
 
-def make_node(settings: Settings) -> Node:
+def make_telemetry(settings: Settings) -> Telemetry | None:
+    """What the server tells of itself; None, and nothing is loaded for it, where no port was asked for."""
+    if not settings.metrics_address:
+        return None
+    from crishim.telemetry.port import Telemetry
+    from crishim.telemetry.server import CannotServe
+
+    try:
+        return Telemetry(settings.metrics_address, insecure=settings.metrics_insecure)
+    except CannotServe as error:
+        raise StartFailed(str(error)) from error
+
+
+async def _start_telemetry(
+    telemetry: Telemetry, served: Served, server: Server, threads: ThreadPoolExecutor, stop: _StopRequests
+) -> None:
+    from crishim.telemetry.server import CannotServe
+    from crishim.telemetry.sources import Sources
+
+    sources = Sources(
+        version=__version__,
+        counted=telemetry.counted,
+        runtime=served.runtime,
+        events=served.events,
+        under_way=server.under_way,
+        threads=threads._work_queue.qsize,  # the library tells it nowhere else
+        stopping=stop.first.is_set,
+    )
+    try:
+        await telemetry.start(sources)
+    except CannotServe as error:
+        raise StartFailed(str(error)) from error
+
+
+def make_node(settings: Settings, telemetry: Telemetry | None = None) -> Node:
     """The runtime with the backends that the settings name. Nothing is touched yet."""
     from crishim.checkpoint.errors import UnknownStore
     from crishim.checkpoint.registry import make_store
@@ -130,6 +177,8 @@ def make_node(settings: Settings) -> Node:
     engine, network, namespaces = (
         _simulated_backends(settings) if settings.engine_is_simulated else _real_backends(settings)
     )
+    if telemetry is not None:
+        engine, network = telemetry.engine(engine), telemetry.network(network)
     return Node(
         engine=engine,
         store=store,

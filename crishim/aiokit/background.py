@@ -16,6 +16,8 @@ class Background:
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
+        self.undo_failures = 0
+        """How many undoings that ran here (`UndoStack`) did not succeed."""
 
     def __len__(self) -> int:
         return len(self._tasks)

@@ -99,6 +99,7 @@ class UndoStack:
                     self._undos.pop()
         except Exception as error:
             # The reason goes to the log whole; the caller sees the original error of the operation.
+            self._background.undo_failures += 1
             log.warning("%s: undo of %s failed, left for Stop and Remove: %r", self._what, step, error)
             if self._on_incomplete is not None:
                 self._on_incomplete(UndoFailure(self._what, step, error))

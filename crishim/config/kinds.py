@@ -79,7 +79,7 @@ def _bytes(value: object) -> object:
     return int(found[1]) * _UNITS[found[2].upper()]
 
 
-def _dialable(value: str) -> str:
+def _address(value: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     host, colon, port = value.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
@@ -91,8 +91,18 @@ def _dialable(value: str) -> str:
         raise ValueError("must be an address of this machine and a port, such as 127.0.0.1:0") from None
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise ValueError("the port must be 0 (any free one) to 65535")
-    if address.is_unspecified:
+    return address
+
+
+def _dialable(value: str) -> str:
+    if _address(value).is_unspecified:
         raise ValueError("must be one address: clients are sent to it, and nobody can dial an unspecified one")
+    return value
+
+
+def _listenable(value: str) -> str:
+    if value:
+        _address(value)
     return value
 
 
@@ -104,4 +114,6 @@ PathList = Annotated[tuple[AbsolutePath, ...], BeforeValidator(_split_paths), Af
 Seconds = Annotated[float, BeforeValidator(_number), AfterValidator(_seconds)]
 Bytes = Annotated[int, BeforeValidator(_bytes)]
 Count = Annotated[int, BeforeValidator(_number)]
+MetricsAddress = Annotated[str, AfterValidator(_listenable)]
+"""An address of this machine and a port, or empty."""
 StreamingAddress = Annotated[str, AfterValidator(_dialable)]

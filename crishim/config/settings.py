@@ -18,6 +18,7 @@ from crishim.config.kinds import (
     Bytes,
     Count,
     EngineAddress,
+    MetricsAddress,
     PathList,
     Seconds,
     StreamingAddress,
@@ -111,6 +112,15 @@ class Settings(BaseModel):
     sandbox_image_credentials: AbsolutePath | None = None
     """File with credentials for `sandbox_image`, in the form of docker's config.json (`auths`); read at each pull. None
     by default."""
+
+    metrics_address: MetricsAddress = ""
+    """Address and port on which the server tells of itself by HTTP: `/metrics` for Prometheus, `/healthz`, `/readyz`;
+    port 0 takes a free one. Empty, the default, is none: it takes some 4 MB. Any address that is not loopback needs
+    `metrics_insecure`."""
+
+    metrics_insecure: bool = False
+    """Whether `metrics_address` may be one that other machines can reach. What it serves is only read, but by everyone,
+    without TLS, so that the default is no."""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """What is logged to standard error. `debug` adds a line per call with its timed steps."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from crishim.events.event import Event, EventKind, what_happened
 from crishim.events.listener import Listener
@@ -47,6 +47,11 @@ class Events:
 
     def __repr__(self) -> str:
         return f"<Events {len(self._listeners)} listeners, {self.dropped} dropped>"
+
+    @property
+    def listeners(self) -> Sequence[Listener]:
+        """Who listens."""
+        return tuple(self._listeners)
 
     def listen(self) -> Listener:
         """All events from now on; never fails, and does not end with the engine."""

@@ -33,6 +33,11 @@ class Listener:
     def __repr__(self) -> str:
         return f"<Listener {len(self._queue)} events, {self._size} bytes>"
 
+    @property
+    def backlog(self) -> tuple[int, int]:
+        """Events that were not read yet, and their bytes."""
+        return len(self._queue), self._size
+
     def put(self, object_id: str, encoded: bytes) -> None:
         """Tell of an event."""
         if self._too_slow or self._closing:

@@ -1,6 +1,7 @@
 """Samples as CRI messages. There are dozens for each container, so that what does not change is kept encoded.
 
-A `Metric` is name, type, label values and value, in this order of fields; all but the value are the same each time.
+A `Metric` is name, type, label values and value, in this order of fields; all but the value are the same each time, and
+of containers at rest most values are, too.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from crishim.cri.v1 import runtime_pb2 as pb
 from crishim.rpc.framing import field, varint
 from crishim.stats.catalogue import METRICS
 from crishim.stats.meter import PodMetrics
-from crishim.stats.samples import Labels, Metered
+from crishim.stats.samples import Labels, Metered, Sample
 
 _VALUE = varint(pb.Metric.VALUE_FIELD_NUMBER << 3 | 2)
 _NUMBER = varint(pb.UInt64Value.VALUE_FIELD_NUMBER << 3)
@@ -20,8 +21,16 @@ _CONTAINERS = pb.PodSandboxMetrics.CONTAINER_METRICS_FIELD_NUMBER
 _CONTAINER_ID = pb.ContainerMetrics.CONTAINER_ID_FIELD_NUMBER
 _CONTAINER = pb.ContainerMetrics.METRICS_FIELD_NUMBER
 
-Kept = dict[tuple[str, tuple[str, ...], int], bytes]
-"""Metric, further labels and length of the value, to all that stands before the value."""
+
+class _Kept:
+    """What was told of one container or pod last time: its samples, and each as it went over the wire."""
+
+    __slots__ = ("encoded", "labels", "samples")
+
+    def __init__(self, labels: Labels) -> None:
+        self.labels = labels
+        self.samples: list[Sample] = []
+        self.encoded: list[bytes] = []
 
 
 def make_descriptors() -> pb.ListMetricDescriptorsResponse:
@@ -31,10 +40,10 @@ def make_descriptors() -> pb.ListMetricDescriptorsResponse:
 
 
 class MetricsEncoder:
-    """Encodes, and remembers what does not change of the containers and pods of the last time."""
+    """Encodes, and remembers what it told of the containers and pods of the last time."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, tuple[Labels, Kept]] = {}
+        self._kept: dict[str, _Kept] = {}
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -45,40 +54,52 @@ class MetricsEncoder:
         self._kept = {}  # what is not among them this time is forgotten
         return [self._pod(pod, kept) for pod in pods]
 
-    def _pod(self, pod: PodMetrics, kept: dict[str, tuple[Labels, Kept]]) -> bytes:
+    def _pod(self, pod: PodMetrics, kept: dict[str, _Kept]) -> bytes:
         parts = [field(_ID, pod.pod.key.encode()), self._metrics(pod.pod, _POD, kept)]
         for container in pod.containers:
             body = field(_CONTAINER_ID, container.key.encode()) + self._metrics(container, _CONTAINER, kept)
             parts.append(field(_CONTAINERS, body))
         return b"".join(parts)
 
-    def _metrics(self, metered: Metered, number: int, kept: dict[str, tuple[Labels, Kept]]) -> bytes:
+    def _metrics(self, metered: Metered, number: int, kept: dict[str, _Kept]) -> bytes:
         known = kept.get(metered.key)
-        if known is None or known[0] != metered.labels:
-            known = (metered.labels, {})
+        if known is None or known.labels != metered.labels:
+            known = _Kept(metered.labels)
         self._kept[metered.key] = known
-        heads, parts = known[1], []
-        for sample in metered.samples:
-            metric, figure, more = sample
-            value = _SMALL[figure] if figure < 0x80 else varint(figure)
-            key = (metric, more, len(value))
-            head = heads.get(key)
-            if head is None:
-                head = heads[key] = _head(number, metered.labels, metric, more, len(value))
-            parts.append(head)
-            parts.append(value)
-        return b"".join(parts)
+        samples, before, encoded = metered.samples, known.samples, known.encoded
+        # The same samples come in the same order each time but for those that are new, and most have their old value.
+        same = min(len(samples), len(before))
+        for place in range(same):
+            if (sample := samples[place]) != (old := before[place]):
+                encoded[place] = _again(encoded[place], old, sample) or _encode(number, metered.labels, sample)
+        del encoded[same:]
+        encoded += [_encode(number, metered.labels, sample) for sample in samples[same:]]
+        known.samples = samples
+        return b"".join(encoded)
 
 
-def _head(number: int, labels: Labels, name: str, more: tuple[str, ...], length: int) -> bytes:
-    """A metric as field `number`, up to a value of `length` bytes.
+def _again(encoded: bytes, old: Sample, sample: Sample) -> bytes | None:
+    """The same sample with a new value, if that needs as many bytes: all that stands before it is the same then."""
+    if old[0] != sample[0] or old[2] != sample[2]:
+        return None
+    value, length = _value(sample[1]), len(_value(old[1]))
+    return encoded[:-length] + value if len(value) == length else None
+
+
+def _value(number: int) -> bytes:
+    return _SMALL[number] if number < 0x80 else varint(number)
+
+
+def _encode(number: int, labels: Labels, sample: Sample) -> bytes:
+    """A metric as field `number`.
 
     The value is in a message of its own, and there even when it is 0 (CRI demands it).
     """
+    name, figure, more = sample
     metric = METRICS[name]
     values = (*labels.values, *more)
     assert len(values) == len(metric.label_keys), f"{name} has another number of labels"
     kind = pb.COUNTER if metric.counter else pb.GAUGE
     head = pb.Metric(name=metric.name, metric_type=kind, label_values=values).SerializeToString()
-    head += b"%s%c%s" % (_VALUE, length + 1, _NUMBER)
-    return field(number, head + bytes(length))[:-length]
+    value = _value(figure)
+    return field(number, b"%s%s%c%s%s" % (head, _VALUE, len(value) + 1, _NUMBER, value))

@@ -50,6 +50,8 @@ class Outcome:
 
     def __init__(self, sinks: Sequence[steps.Sink] = ()) -> None:
         self._sinks = (log_steps, *sinks)
+        self.under_way: dict[str, int] = {}
+        """Method to its calls that have begun and not ended."""
 
     def _sink(self, call: steps.Call) -> None:
         for sink in self._sinks:
@@ -104,6 +106,7 @@ class Outcome:
     def _watch(self, name: str) -> Iterator[list[Message]]:
         """Time the block and turn what it raises into a `Failure`. It puts its request into the list, for the log."""
         seen: list[Message] = []
+        self.under_way[name] = self.under_way.get(name, 0) + 1
         with steps.call(name, self._sink) as call:
             try:
                 yield seen
@@ -121,6 +124,8 @@ class Outcome:
                 log.exception("%s failed unexpectedly", name, extra={"ids": ids_of(*seen)})
                 text = f"internal error in {name}: {type(error).__name__}; the log has the details"
                 raise Failure(grpc.StatusCode.INTERNAL, text) from error
+            finally:
+                self.under_way[name] -= 1
 
 
 async def _begin(context: Context) -> None:

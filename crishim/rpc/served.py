@@ -9,6 +9,7 @@ from crishim.events.hub import BACKLOG, Events
 from crishim.rpc.event_messages import encode_event
 from crishim.rpc.metrics_messages import MetricsEncoder
 from crishim.rpc.ready import ReadyContainers, ReadyImages, ReadySandboxes
+from crishim.rpc.stats_messages import StatsMessages
 from crishim.stats.service import Stats
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class Served:
     containers: ReadyContainers
     images: ReadyImages
     stats: Stats
+    figures: StatsMessages
     metrics: MetricsEncoder
     events: Events
     sessions: SessionURLs | None = None
@@ -59,6 +61,7 @@ def serve_from(
         images=ReadyImages(runtime.images),
         sessions=sessions,
         stats=stats or Stats(runtime),
+        figures=StatsMessages(),
         metrics=MetricsEncoder(),
         events=Events(
             runtime.index,

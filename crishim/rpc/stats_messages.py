@@ -1,24 +1,84 @@
-"""Figures as CRI messages. Pure. A figure that there is none of is left unset, which is not the same as 0."""
+"""Figures as CRI messages. A figure that there is none of is left unset, which is not the same as 0.
+
+Who an object is never changes, and is kept as a message: to make it takes as long as all the figures.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from crishim.cri.v1 import runtime_pb2 as pb
+from crishim.model import ContainerConfig, PodSandboxConfig
 from crishim.rpc.encode import encode
 from crishim.stats.figures import ContainerFigures, PodFigures
 from crishim.stats.values import Interface, Memory, Network, Pressure, Stall, Usage
 
+_KEPT = 64
+"""Attributes that are kept beyond twice those of a list: one with a filter does not drop all others."""
 
-def make_container_stats(figures: ContainerFigures) -> pb.ContainerStats:
-    """One container. Attributes and writable layer are always there."""
-    container, layer, usage = figures.container, figures.layer, figures.usage
-    config = container.record.config
+
+class StatsMessages:
+    """Makes messages, and keeps the attributes of those that it made some for."""
+
+    def __init__(self) -> None:
+        self._containers: dict[str, tuple[ContainerConfig, pb.ContainerAttributes]] = {}
+        self._pods: dict[str, tuple[PodSandboxConfig, pb.PodSandboxAttributes]] = {}
+
+    def __len__(self) -> int:
+        return len(self._containers) + len(self._pods)
+
+    def containers(self, figures: Sequence[ContainerFigures]) -> list[pb.ContainerStats]:
+        """Several containers."""
+        if len(self._containers) > _KEPT + 2 * len(figures):
+            self._containers.clear()  # most of them are gone
+        return [self.container(one) for one in figures]
+
+    def pods(self, figures: Sequence[PodFigures]) -> list[pb.PodSandboxStats]:
+        """Several pods."""
+        if len(self._pods) > _KEPT + 2 * len(figures):
+            self._pods.clear()
+        if len(self._containers) > _KEPT + 2 * sum(len(pod.containers) for pod in figures):
+            self._containers.clear()
+        return [self.pod(one) for one in figures]
+
+    def container(self, figures: ContainerFigures) -> pb.ContainerStats:
+        """One container. Attributes and writable layer are always there."""
+        container = figures.container
+        config = container.record.config
+        known = self._containers.get(container.id)
+        if known is None or known[0] is not config:
+            attributes = pb.ContainerAttributes(
+                id=container.id,
+                metadata=encode(config.metadata, pb.ContainerMetadata()),
+                labels=config.labels,
+                annotations=config.annotations,
+            )
+            known = self._containers[container.id] = (config, attributes)
+        return _make_container_stats(figures, known[1])
+
+    def pod(self, figures: PodFigures) -> pb.PodSandboxStats:
+        """One pod. `linux` is always there; `network` only with a default interface, which a kubelet takes for
+        granted."""
+        sandbox = figures.sandbox
+        config = sandbox.record.config
+        known = self._pods.get(sandbox.id)
+        if known is None or known[0] is not config:
+            attributes = pb.PodSandboxAttributes(
+                id=sandbox.id,
+                metadata=encode(sandbox.metadata, pb.PodSandboxMetadata()),
+                labels=config.labels,
+                annotations=config.annotations,
+            )
+            known = self._pods[sandbox.id] = (config, attributes)
+        stats = _make_pod_stats(figures, known[1])
+        stats.linux.containers.extend(self.container(container) for container in figures.containers)
+        return stats
+
+
+def _make_container_stats(figures: ContainerFigures, attributes: pb.ContainerAttributes) -> pb.ContainerStats:
+    layer, usage = figures.layer, figures.usage
     stats = pb.ContainerStats(
-        attributes=pb.ContainerAttributes(
-            id=container.id,
-            metadata=encode(config.metadata, pb.ContainerMetadata()),
-            labels=config.labels,
-            annotations=config.annotations,
-        ),
+        attributes=attributes,
         writable_layer=pb.FilesystemUsage(
             timestamp=layer.time,
             fs_id=pb.FilesystemIdentifier(mountpoint=figures.mountpoint),
@@ -38,18 +98,9 @@ def make_container_stats(figures: ContainerFigures) -> pb.ContainerStats:
     return stats
 
 
-def make_pod_stats(figures: PodFigures) -> pb.PodSandboxStats:
-    """One pod. `linux` is always there; `network` only with a default interface, which a kubelet takes for granted."""
-    sandbox, usage = figures.sandbox, figures.usage
-    config = sandbox.record.config
-    stats = pb.PodSandboxStats(
-        attributes=pb.PodSandboxAttributes(
-            id=sandbox.id,
-            metadata=encode(sandbox.metadata, pb.PodSandboxMetadata()),
-            labels=config.labels,
-            annotations=config.annotations,
-        )
-    )
+def _make_pod_stats(figures: PodFigures, attributes: pb.PodSandboxAttributes) -> pb.PodSandboxStats:
+    usage = figures.usage
+    stats = pb.PodSandboxStats(attributes=attributes)
     linux = stats.linux
     linux.SetInParent()
     if usage is not None:
@@ -61,7 +112,6 @@ def make_pod_stats(figures: PodFigures) -> pb.PodSandboxStats:
     if figures.processes is not None:
         linux.process.timestamp = figures.time
         linux.process.process_count.value = figures.processes
-    linux.containers.extend(make_container_stats(container) for container in figures.containers)
     return stats
 
 

@@ -17,7 +17,6 @@ from crishim.rpc.chunks import Stream, frame, stream_items
 from crishim.rpc.decode import decode
 from crishim.rpc.selection import select_containers, select_sandboxes
 from crishim.rpc.served import Served
-from crishim.rpc.stats_messages import make_container_stats, make_pod_stats
 
 
 async def sandboxes(served: Served, request: pb.StreamPodSandboxesRequest) -> Stream:
@@ -46,11 +45,11 @@ async def container_stats(served: Served, request: pb.StreamContainerStatsReques
     """StreamContainerStats."""
     served.runtime.link.need_loaded()
     found = await served.stats.containers(decode(request.filter, ContainerStatsFilter, at="filter"))
-    return stream_items([frame(make_container_stats(figures).SerializeToString()) for figures in found])
+    return stream_items([frame(stats.SerializeToString()) for stats in served.figures.containers(found)])
 
 
 async def pod_stats(served: Served, request: pb.StreamPodSandboxStatsRequest) -> Stream:
     """StreamPodSandboxStats."""
     served.runtime.link.need_loaded()
     found = await served.stats.pods(decode(request.filter, PodSandboxStatsFilter, at="filter"))
-    return stream_items([frame(make_pod_stats(figures).SerializeToString()) for figures in found])
+    return stream_items([frame(stats.SerializeToString()) for stats in served.figures.pods(found)])

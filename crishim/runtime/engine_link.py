@@ -48,8 +48,13 @@ class EngineLink:
         self._error: CRIError | None = EngineUnavailable("the engine has not been reached yet")
         self._task: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
+        self._told: dict[Callable[[], None], None] = {}
         self.loaded = False
         """Whether the index was ever complete. Before that there is no last known state to tell."""
+        self.connections = 0
+        """How often the event stream was opened and everything was read."""
+        self.losses = 0
+        """How often the engine went away after it was there."""
 
     def __repr__(self) -> str:
         return f"<EngineLink {'away: ' + str(self._error) if self._error else 'connected'}>"
@@ -82,6 +87,11 @@ class EngineLink:
         """Raise EngineUnavailable as long as the index has never been complete."""
         if not self.loaded:
             raise EngineUnavailable(f"the engine's containers are not known yet: {self._error}")
+
+    def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call `changed`, which must not fail, whenever the engine is there or goes away; returns what ends that."""
+        self._told[changed] = None
+        return lambda: self._told.pop(changed, None)
 
     async def wait_connected(self, timeout: float) -> bool:
         """Wait until the engine is there, at most `timeout` seconds."""
@@ -130,7 +140,14 @@ class EngineLink:
     def _went_away(self, error: CRIError) -> None:
         if self._error is None or str(error) != str(self._error):
             log.warning("engine away: %s", error)
-        self._error = error
+        was_there, self._error = self._error is None, error
+        if was_there:
+            self.losses += 1
+            self._tell()
+
+    def _tell(self) -> None:
+        for changed in tuple(self._told):
+            changed()
 
     async def _session(self) -> None:
         """One connection, from handshake to loss. Always ends by raising."""
@@ -142,7 +159,9 @@ class EngineLink:
                 self._facts = facts
                 self._error = None
                 self.loaded = True
+                self.connections += 1
                 self._changed.set()
+                self._tell()
                 log.info("engine %s %s, API %d.%d", facts.name, facts.version, *facts.api_version)
                 while True:
                     await self._unless_ended(reader, asyncio.sleep(self._compare_every))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -49,10 +49,19 @@ class Watch:
         self._last_write: dict[str, int] = {}
         self._early: dict[str, None] | None = None
         self._wake = asyncio.Event()
+        self._starved: dict[str, int] = {}
+        """Containers that were killed for want of memory though the engine does not say so, with their start."""
+        self.out_of_memory: Callable[[str], bool] = lambda _id: False
+        """Whether the kernel says so of a container that has just ended; asked where the engine does not."""
         index.subscribe(self._forget_writes)
 
     def __repr__(self) -> str:
         return f"<Watch {len(self._dirty)} dirty, {len(self._asking)} being asked>"
+
+    @property
+    def waiting(self) -> int:
+        """Objects that are to be looked at, or are."""
+        return len(self._dirty) + len(self._asking)
 
     def mark(self, container_id: str) -> None:
         """Something happened to this container; look at it soon. Unknown ids are left to the next comparison."""
@@ -99,6 +108,7 @@ class Watch:
     def _forget_writes(self, change: Change) -> None:
         if change.after is None and change.before is not None:
             self._last_write.pop(change.before.id, None)
+            self._starved.pop(change.before.id, None)
 
     async def run(self) -> None:
         """Look at dirty objects for ever; cancelled to end."""
@@ -146,7 +156,11 @@ class Watch:
         try:
             with step("engine inspect", engine=True):
                 live = await self._engine.inspect(container_id)
-            if not killed and _may_be_oom(live) and not self._known_to_have_ended(container_id):
+            if killed or not _may_be_oom(live) or self._known_to_have_ended(container_id):
+                return live
+            if self.out_of_memory(container_id):
+                self._starved[container_id] = live.started_at
+            else:
                 await asyncio.sleep(_OOM_GRACE)
                 with step("engine inspect", engine=True):
                     live = await self._engine.inspect(container_id)
@@ -178,6 +192,8 @@ class Watch:
 
         That a container has ended is told when its log is complete.
         """
+        if self._starved.get(live.id) == live.started_at:
+            live = replace(live, oom_killed=True)
         known = self._index.container(live.id)
         if known is not None and (not known.seen or not _older(live, known.live)):
             await self._logs.before_change(replace(known, log_path=_log_path(known, live)), live)

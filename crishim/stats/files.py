@@ -1,6 +1,8 @@
 """Small files of the kernel, read whole.
 
 Opening one costs more than reading it, so those of a cgroup may be kept open (`Kept`): a list reads hundreds.
+Figures come in one piece. Lists (of processes, mounts, interfaces) come in pieces of a page at most, none of which is
+ever quite full, so that only an empty one is the end.
 """
 
 from __future__ import annotations
@@ -58,11 +60,23 @@ class Kept:
         """A file that holds one number; None where there is none, and for `max`."""
         return number(self.read_if_there(path))
 
-    def _read(self, path: str) -> bytes:
+    def read_list(self, path: str) -> bytes:
+        """A list; empty where there is no such file."""
+        try:
+            text = self._read(path)
+            while text and (more := self._read(path, len(text))):
+                text += more
+        except OSError as error:
+            if error.errno in _NOT_HERE:
+                return b""
+            raise
+        return text
+
+    def _read(self, path: str, offset: int = 0) -> bytes:
         descriptor = self._open.get(path)
         if descriptor is None:
             if Kept._count >= _most():
-                return _read(path)
+                return _read(path)[offset:]
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             with Kept._lock:
                 first = self._open.setdefault(path, descriptor)
@@ -70,7 +84,7 @@ class Kept:
             if first != descriptor:  # another thread was faster
                 os.close(descriptor)
                 descriptor = first
-        return os.pread(descriptor, _CHUNK, 0)
+        return os.pread(descriptor, _CHUNK, offset)
 
 
 def _close_all(descriptors: dict[str, int]) -> None:
@@ -120,10 +134,7 @@ def table(text: bytes) -> dict[bytes, bytes]:
 def _read(path: str) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        text = os.read(descriptor, _CHUNK)
-        if len(text) < 4096:  # the kernel gives such a file in one piece, but for long lists
-            return text
-        parts = [text]
+        parts = []
         while more := os.read(descriptor, _CHUNK):
             parts.append(more)
         return b"".join(parts)

@@ -53,7 +53,7 @@ class Meter:
             samples += sample_usage(pod.usage)
             samples += sample_detail(self._kernel.detail(pod.place))
             if pod.processes is not None:
-                samples.append(Sample("processes", pod.processes))
+                samples.append(("processes", pod.processes, ()))
         if pod.network is not None:
             samples += sample_network(pod.network)
         path = pod.place.path if pod.place is not None else f"/{sandbox.id}"

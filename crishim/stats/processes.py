@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import resource
 
-from crishim.stats.files import read_if_there
+from crishim.stats.files import Kept, read_if_there
 from crishim.stats.place import Place
 from crishim.stats.values import Processes
+
+_PROC = "/proc"
 
 
 def process_folder(place: Place) -> str:
@@ -15,9 +18,13 @@ def process_folder(place: Place) -> str:
     return folders.get("memory") or folders.get("pids") or folders.get("cpuacct") or folders["unified"]
 
 
-def pids_of(folder: str) -> list[bytes]:
-    """Processes in this cgroup and below. Those in a threaded cgroup are listed by the one above it."""
-    pids = (read_if_there(f"{folder}/cgroup.procs") or b"").split()
+def pids_of(folder: str, files: Kept | None = None) -> list[bytes]:
+    """Processes in this cgroup and below. Those in a threaded cgroup are listed by the one above it.
+
+    `files`: those of this cgroup that are kept open.
+    """
+    path = f"{folder}/cgroup.procs"
+    pids = (files.read_list(path) if files is not None else read_if_there(path) or b"").split()
     try:
         if os.stat(folder).st_nlink > 2:  # kernfs counts subfolders
             with os.scandir(folder) as entries:
@@ -31,12 +38,12 @@ def pids_of(folder: str) -> list[bytes]:
 
 def count_processes(place: Place) -> int:
     """How many processes there are."""
-    return len(pids_of(process_folder(place)))
+    return len(pids_of(process_folder(place), place.files))
 
 
 def look_at_processes(proc: str, place: Place, first: int) -> Processes:
     """Count them and what they have open; `first` is the container's first process. What ends meanwhile is left out."""
-    pids = pids_of(process_folder(place))
+    pids = pids_of(process_folder(place), place.files)
     descriptors = sockets = 0
     for pid in pids:
         folder = f"{proc}/{pid.decode()}/fd"
@@ -57,6 +64,15 @@ def _is_socket(link: str) -> bool:
 
 
 def _open_files_limit(proc: str, pid: int) -> int | None:
+    try:
+        return resource.prlimit(pid, resource.RLIMIT_NOFILE)[0] if proc == _PROC else _limit_in(proc, pid)
+    except ProcessLookupError:
+        return None
+    except PermissionError:  # another user's process, and no CAP_SYS_RESOURCE
+        return _limit_in(proc, pid)
+
+
+def _limit_in(proc: str, pid: int) -> int | None:
     for line in (read_if_there(f"{proc}/{pid}/limits") or b"").splitlines():
         if line.startswith(b"Max open files"):
             soft = line.split()[3]

@@ -84,8 +84,7 @@ class Usage(NamedTuple):
     """Billionths of a core that were in use of late; None until there are two samples."""
 
 
-@dataclass(frozen=True, slots=True)
-class BlockIO:
+class BlockIO(NamedTuple):
     """What a cgroup read from and wrote to one block device."""
 
     major: int
@@ -96,8 +95,7 @@ class BlockIO:
     writes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Detail:
+class Detail(NamedTuple):
     """What metrics tell of a cgroup beyond `Usage`."""
 
     cpu_user: int | None = None

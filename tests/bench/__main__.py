@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from crishim.cri.v1 import runtime_pb2 as cri
-from tests.bench import cpu, figures, idle, judge, logs, memory, reads, report, stats, verbs
+from tests.bench import cpu, events, figures, idle, judge, logs, memory, reads, report, stats, verbs
 from tests.bench.report import in_section
 from tests.bench.serve import serve
 from tests.conformance.critest import CritestError
@@ -67,6 +67,8 @@ def measure(
     with serve(folder / "b", engine.url, *none) as served:
         start.append(memory.growth(served, images.BUSYBOX_REF, pods))
         told = stats.measure(served, images.BUSYBOX_REF, engine.pid)
+        endpoint = f"unix://{folder}/b/crishim.sock"
+        told += events.measure(endpoint, engine.url, images.BUSYBOX_REF, folder / "ends")
     with serve(folder / "c", "simulated:", *none) as served:
         lists = reads.measure_lists(served, "busybox", (10, 100, 500, 1000))
     with serve(folder / "d", engine.url, *none) as served:
@@ -83,7 +85,7 @@ def measure(
     measured += in_section("Lists by number of containers, simulated engine", lists)
     measured += in_section("Processor time", spent)
     measured += in_section("Logs", written)
-    measured += in_section("Statistics and metrics", told)
+    measured += in_section("Statistics, metrics and events", told)
     return version, measured
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
 
 import grpc
 import pytest
 
 from crishim.cri.v1 import runtime_pb2 as pb
-from crishim.testing.client import CRIClient
+from crishim.testing.client import AsyncCRIClient, CRIClient
 from crishim.testing.endpoint import serve_endpoint
-from tests.component.conftest import LIMIT, World
+from tests.component.conftest import LIMIT, World, make_container, make_pod
 
 FEW, MANY = 3, 40
 
@@ -80,6 +84,77 @@ def test_events_of_a_pods_life(full: World) -> None:
     assert [event.container_event_type for event in events] == [0, 1, 2, 3]
     assert {event.container_id for event in events} == {pod}
     assert {event.pod_sandbox_status.metadata.name for event in events} == {"seen"}
+
+
+async def test_pods_come_and_go_for_many_listeners(scaled: Callable[[int], int]) -> None:
+    """None is lost, doubled or out of order for anybody, and nothing of it stays in memory."""
+    count = scaled(500)
+    with serve_endpoint() as server:
+        async with AsyncExitStack() as stack:
+            clients = [await stack.enter_async_context(AsyncCRIClient(server.endpoint)) for _ in range(10)]
+            streams = [client.GetContainerEvents(pb.GetEventsRequest()) for client in clients]
+            for stream in streams:
+                await stream.initial_metadata()
+            listening = [asyncio.create_task(_read_to(stream, "last")) for stream in streams]
+            await _churn(clients, "warm", 25)
+            before = _memory(server.pid)
+            await _churn(clients, "pod", count)
+            grown = _memory(server.pid) - before
+            await _live(clients[0], "last")
+            async with asyncio.timeout(LIMIT):
+                told = await asyncio.gather(*listening)
+            for stream in streams:
+                stream.cancel()
+    assert all(events == told[0] for events in told), "one order for all"
+    lives: dict[str, list[int]] = {}
+    for _, kind, object_id in told[0]:
+        lives.setdefault(object_id, []).append(kind)
+    assert set(map(tuple, lives.values())) == {(0, 1, 2, 3)}
+    assert len(lives) == 2 * (count + 26)
+    times = [time_ for time_, _, _ in told[0]]
+    assert times == sorted(set(times))
+    assert grown < 8 << 20, "an event is about a kilobyte: all of them would be more"
+
+
+async def _churn(clients: list[AsyncCRIClient], name: str, count: int) -> None:
+    """So many pods, some of them at the same time."""
+    numbers = iter(range(count))
+
+    async def work(client: AsyncCRIClient) -> None:
+        for number in numbers:
+            await _live(client, f"{name}-{number}")
+
+    async with asyncio.TaskGroup() as group:
+        for client in clients[:4]:
+            group.create_task(work(client))
+
+
+async def _live(client: AsyncCRIClient, name: str) -> None:
+    """A pod with a container, from its making to its removal."""
+    config = make_pod(name)
+    pod = (await client.RunPodSandbox(pb.RunPodSandboxRequest(config=config), timeout=LIMIT)).pod_sandbox_id
+    request = pb.CreateContainerRequest(pod_sandbox_id=pod, config=make_container(), sandbox_config=config)
+    container = (await client.CreateContainer(request, timeout=LIMIT)).container_id
+    await client.StartContainer(pb.StartContainerRequest(container_id=container), timeout=LIMIT)
+    await client.StopContainer(pb.StopContainerRequest(container_id=container), timeout=LIMIT)
+    await client.RemovePodSandbox(pb.RemovePodSandboxRequest(pod_sandbox_id=pod), timeout=LIMIT)
+
+
+async def _read_to(stream: AsyncIterator[pb.ContainerEventResponse], name: str) -> list[tuple[int, int, str]]:
+    """All events up to the end of the pod of this name."""
+    told = []
+    async for event in stream:
+        told.append((event.created_at, int(event.container_event_type), event.container_id))
+        status = event.pod_sandbox_status
+        ended = event.container_event_type == pb.CONTAINER_DELETED_EVENT and event.container_id == status.id
+        if ended and status.metadata.name == name:
+            break
+    return told
+
+
+def _memory(pid: int) -> int:
+    """Bytes of a process (proc(5), statm)."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def test_a_server_with_listeners_stops_at_once() -> None:

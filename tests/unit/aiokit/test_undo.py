@@ -121,6 +121,7 @@ async def test_the_first_undo_that_fails_ends_the_undoing() -> None:
             raise KeyError("original")
     assert book.lines == ["a", "c", "un-c"]
     assert [(f.what, f.step, str(f.error)) for f in book.failures] == [("test", "b", "busy")]
+    assert book.background.undo_failures == 1
     assert "['a', 'b']" in repr(undo)
 
 

@@ -137,3 +137,24 @@ async def test_closed(room: Room) -> None:
     await room.link.close()
     with pytest.raises(EngineUnavailable, match="closed"):
         _ = room.link.engine
+
+
+async def test_connections_and_losses_are_counted_and_told(room: Room) -> None:
+    told: list[bool] = []
+    unsubscribe = room.link.subscribe(lambda: told.append(room.link.error is None))
+    assert (room.link.connections, room.link.losses) == (0, 0)
+    await room.link.start()
+    assert await room.link.wait_connected(5)
+    for times in (1, 2):
+        room.engine.go_down()
+        async with asyncio.timeout(5):
+            while room.link.error is None:  # noqa: ASYNC110 - what is waited for is the link's own doing
+                await asyncio.sleep(0.001)
+        room.engine.come_back()
+        assert await room.link.wait_connected(5)
+        assert (room.link.connections, room.link.losses) == (times + 1, times)
+    assert told == [True, False, True, False, True], "each change once, tries that fail are none"
+    unsubscribe()
+    unsubscribe()
+    await room.link.close()
+    assert len(told) == 5

@@ -12,7 +12,7 @@ import pytest
 from crishim.aiokit.background import Background
 from crishim.checkpoint.memory import MemoryStore
 from crishim.engine.simulated import Fail, Hang, SimulatedEngine, settle
-from crishim.engine.values import ContainerPhase, ContainerSpec, EngineContainer
+from crishim.engine.values import ContainerPhase, ContainerSpec, EngineContainer, EngineResources
 from crishim.errors import EngineError, EngineUnavailable
 from crishim.logs.inline import InlineLogWriter
 from crishim.runtime.index import Index
@@ -42,10 +42,11 @@ class Room:
         self._make_container = make_container
         self.index.put_sandbox(make_sandbox())
 
-    async def add(self) -> str:
-        """A container that runs."""
+    async def add(self, memory: int = 0) -> str:
+        """A container that runs; `memory`: its limit."""
         number = len(self.engine.containers)
-        container_id = await self.engine.create(f"c-{number}", ContainerSpec(image="busybox", labels={}))
+        spec = ContainerSpec(image="busybox", labels={}, resources=EngineResources(memory=memory))
+        container_id = await self.engine.create(f"c-{number}", spec)
         await self.engine.start(container_id)
         live = await self.engine.inspect(container_id)
         self.index.put_container(replace(self._make_container(container_id), live=live))
@@ -58,6 +59,10 @@ class Room:
         while self.phase(container_id) is not EXITED:
             assert asyncio.get_running_loop().time() < end, "its end was not seen"
             await asyncio.sleep(0.001)
+
+    def reasons(self) -> dict[str, str]:
+        """Why each container has ended."""
+        return {container.id: container.reason for container in self.index.containers()}
 
     def phase(self, container_id: str) -> ContainerPhase:
         return self.index.need_container(container_id).live.phase
@@ -150,6 +155,38 @@ async def test_what_was_not_answered_is_asked_again(room: Room, error: Exception
     room.engine.finish(container)
     room.watch.mark(container)
     await room.ended(container)
+
+
+async def test_the_kernels_word_for_want_of_memory_lasts(room: Room) -> None:
+    """The engine has missed it, and goes on to say so each time that it is asked."""
+    starved, killed = await room.add(memory=1 << 20), await room.add(memory=1 << 20)
+    room.watch.out_of_memory = lambda container_id: container_id == starved
+    for container in (starved, killed):
+        room.engine.finish(container, 137)
+        room.watch.mark(container)
+        await room.ended(container)
+    assert room.reasons() == {starved: "OOMKilled", killed: "Error"}
+    for container in (starved, killed):
+        await room.watch.refresh(container)
+    assert room.reasons() == {starved: "OOMKilled", killed: "Error"}
+    await room.engine.start(starved)
+    await room.watch.refresh(starved)
+    room.watch.out_of_memory = lambda _: False
+    room.engine.finish(starved, 137)
+    await room.watch.refresh(starved, killed=True)
+    assert room.reasons() == {starved: "Error", killed: "Error"}, "that was another life of it"
+    room.index.drop_container(starved)
+    assert room.watch._starved == {}
+
+
+@pytest.mark.parametrize(("code", "limit"), [(137, 0), (0, 1 << 20), (1, 1 << 20)])
+async def test_the_kernel_is_asked_only_of_what_may_have_wanted_memory(room: Room, code: int, limit: int) -> None:
+    container = await room.add(memory=limit)
+    room.watch.out_of_memory = lambda _: True
+    room.engine.finish(container, code)
+    room.watch.mark(container)
+    await room.ended(container)
+    assert "OOMKilled" not in room.reasons().values()
 
 
 async def test_one_that_hangs_holds_no_other(room: Room) -> None:

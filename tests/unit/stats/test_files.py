@@ -50,6 +50,23 @@ def test_what_is_not_there(tmp_path: Path) -> None:
     assert len(kept) == 0
 
 
+@pytest.mark.parametrize("kept_at_most", [100, 0])
+def test_lists_are_read_to_their_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_at_most: int) -> None:
+    """The kernel gives a list in pieces that end with an entry, before a page is full."""
+    text = b"".join(b"%d\n" % number for number in range(1000, 3000))
+    path = tmp_path / "cgroup.procs"
+    path.write_bytes(text)
+    monkeypatch.setattr(files, "_most", lambda: Kept._count + 1 if kept_at_most else 0)
+    pread, plain = os.pread, os.read
+    monkeypatch.setattr(os, "pread", lambda fd, size, offset: pread(fd, min(size, 4090), offset))
+    monkeypatch.setattr(os, "read", lambda fd, size: plain(fd, min(size, 4090)))
+    kept = Kept()
+    assert kept.read_list(str(path)) == text
+    assert kept.read_list(str(path)) == text
+    assert read(str(path)) == text
+    assert kept.read_list(str(tmp_path / "none")) == b""
+
+
 def test_past_the_limit_files_are_opened_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "_most", lambda: Kept._count + 1)
     kept = Kept()

@@ -245,6 +245,28 @@ async def test_metrics(world: World, stats: Stats, kernel: FakeKernel) -> None:
     assert len(set(told_of)) == 3, "no two samples are the same"
 
 
+async def test_who_an_object_is_is_kept_as_long_as_it_is_listed(
+    world: World, stats: Stats, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crishim.rpc.stats_messages._KEPT", 0)
+    served = serve_from(world.rt, stats=stats)
+    request = pb.ListPodSandboxStatsRequest()
+    sandbox = await world.run(labels={"a": "b"})
+    container = await world.run_container(sandbox, labels={"c": "d"})
+    for _ in range(2):
+        (pod,) = (await rpc.pods(served, request)).stats
+        assert (pod.attributes.id, dict(pod.attributes.labels)) == (sandbox, {"a": "b"})
+        (told,) = pod.linux.containers
+        assert (told.attributes.id, dict(told.attributes.labels)) == (container, {"c": "d"})
+        assert len(served.figures) == 2
+    for number in range(4):
+        await world.remove(sandbox)
+        sandbox = await world.run(name=f"next-{number}")
+        await world.run_container(sandbox)
+        await rpc.pods(served, request)
+    assert len(served.figures) <= 6, "those that are gone are forgotten now and then"
+
+
 async def test_nothing_is_told_before_the_engine_was_read(world: World, stats: Stats) -> None:
     await world.node.close()
     world.engine.go_down()
