@@ -77,6 +77,15 @@ class Spool:
         self._offset += self._next
         self._next = 0
 
+    def behind(self) -> int:
+        """Bytes from the place to the end of the newest file, as far as they are still there. Raises OSError."""
+        files = self._list()
+        inodes = [inode for _, inode, _ in files]
+        if self._inode not in inodes:
+            return sum(size for *_, size in files)
+        first = inodes.index(self._inode)
+        return max(sum(size for *_, size in files[first:]) - self._offset, 0)
+
     # --- one file
 
     def _lines(self) -> bytes:

@@ -44,6 +44,8 @@ class Logs:
         """What is to be recorded."""
         self._recording: asyncio.Task[None] | None = None
         self._late = 0
+        self._overdue: set[str] = set()
+        """Those of which the end was told before the log was complete."""
         self._without: set[str] = set()
         """Containers whose output cannot be read, as it was told."""
         writer.on_progress = self._note_progress
@@ -116,12 +118,13 @@ class Logs:
             task.add_done_callback(lambda _: self._finishing.pop(container_id, None))
         with step("log"):
             done, _ = await asyncio.wait((task,), timeout=EXIT_LIMIT)
-        if not done:
+        if not done and container_id not in self._overdue:
             self._late += 1
+            self._overdue.add(container_id)
+            self._writer.mark_late(container_id)
             log.warning("container %s ended, and its log is not complete after %g s", container_id[:13], EXIT_LIMIT)
 
     async def _finish(self, container_id: str) -> None:
-        late = self._late
         try:
             progress = await self._writer.complete(container_id)
         except LogFailed as error:
@@ -129,7 +132,8 @@ class Logs:
             self._followed.discard(container_id)  # the next comparison tries again
             return
         self._followed.discard(container_id)
-        if self._late != late:
+        if container_id in self._overdue:
+            self._overdue.discard(container_id)
             log.info("the log of container %s is complete now", container_id[:13])
         self._progress.pop(container_id, None)
         await self._record(container_id, progress, complete=True)
@@ -154,6 +158,7 @@ class Logs:
             task.cancel()
         self._progress.pop(container_id, None)
         self._without.discard(container_id)
+        self._overdue.discard(container_id)
         if container_id in self._followed:
             self._followed.discard(container_id)
             with suppress(LogFailed):
