@@ -99,13 +99,17 @@ class LogRelay:
     # --- one container
 
     async def _read_to_end(self, container: Container, spool: OwnSpool, begun: asyncio.Future[None]) -> None:
-        pause, told = _PAUSE_FIRST, ""
+        pause, told, ended = _PAUSE_FIRST, "", False
         while True:
             try:
                 if await self._read(container, spool, begun):
                     pause = _PAUSE_FIRST
-                if (await self._engine.inspect(container.id)).phase is not ContainerPhase.RUNNING:
+                if ended:
                     return
+                # An answer that goes on while the container ends may lack its last words: it is read once more.
+                ended = (await self._engine.inspect(container.id)).phase is not ContainerPhase.RUNNING
+                if ended:
+                    continue
                 told = ""
             except Exception as error:
                 if not begun.done():

@@ -1,7 +1,8 @@
 """A container's log as the engine's API tells it: bytes in, entries out.
 
 Every entry is `TIME TEXT`. Without a terminal each lies in a frame of its own; with one there are no frames, and
-entries are told apart by their ends and by the engine's own limit for a part of a line.
+entries are told apart by their ends and by the engine's own limit for a part of a line. Parts of one line have one
+time. Of a line in parts the log driver `local` (20.10) forgets the end: it is put back.
 """
 
 from __future__ import annotations
@@ -30,11 +31,34 @@ _TIME = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\
 _LONGEST_TIME = 36
 
 
+class _Parts:
+    """Lines of which a part came and not the end: stream to the line's time."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, int] = {}
+
+    def goes_on(self, stream: str, time: int) -> bool:
+        """Whether an entry of this time is of a line that has begun."""
+        return self._open.get(stream) == time
+
+    def entry(self, time: int, stream: Literal["stdout", "stderr"], text: bytes) -> LogEntry:
+        """The entry, with its end where it must have one."""
+        ends = text.endswith(b"\n")
+        if not ends and len(text) < PART and self.goes_on(stream, time):
+            text, ends = text + b"\n", True
+        if ends or len(text) < PART:
+            self._open.pop(stream, None)
+        else:
+            self._open[stream] = time
+        return LogEntry(time, stream, text)
+
+
 class LogFrames:
     """The log of a container without a terminal."""
 
     def __init__(self) -> None:
         self._rest = b""
+        self._parts = _Parts()
 
     def feed(self, data: bytes) -> list[LogEntry]:
         """Entries that are whole now. Raises EngineError with the engine's words, and for what is no log."""
@@ -54,7 +78,7 @@ class LogFrames:
             time = _TIME.match(payload)
             if time is None:
                 raise _not_understood(payload[:80])
-            found.append(_entry(time, _STREAMS[number], payload[time.end() :]))
+            found.append(self._parts.entry(_moment(time), _STREAMS[number], payload[time.end() :]))
         self._rest = data[at:]
         return found
 
@@ -70,6 +94,7 @@ class LogText:
 
     def __init__(self) -> None:
         self._rest = b""
+        self._parts = _Parts()
 
     def feed(self, data: bytes) -> list[LogEntry]:
         """See LogFrames."""
@@ -91,7 +116,11 @@ class LogText:
             end = _end_of_text(data, time.end(), ended=ended)
             if end is None:
                 break
-            found.append(_entry(time, "stdout", data[time.end() : end]))
+            moment = _moment(time)
+            next_one = _TIME.search(data, time.end(), end) if self._parts.goes_on("stdout", moment) else None
+            if next_one is not None and _moment(next_one) >= moment:
+                end = next_one.start()
+            found.append(self._parts.entry(moment, "stdout", data[time.end() : end]))
             at = end
         self._rest = data[at:]
         return found
@@ -144,9 +173,9 @@ def query(since: int) -> dict[str, str]:
     return wanted
 
 
-def _entry(time: re.Match[bytes], stream: Literal["stdout", "stderr"], text: bytes) -> LogEntry:
+def _moment(time: re.Match[bytes]) -> int:
     second, fraction, zone = time.groups()
-    return LogEntry(_second(second + zone) + int((fraction or b"").ljust(9, b"0")), stream, text)
+    return _second(second + zone) + int((fraction or b"").ljust(9, b"0"))
 
 
 @functools.lru_cache(64)

@@ -79,6 +79,19 @@ def test_a_terminals_log(seed: int | None) -> None:
     assert {(entry.time, entry.stream) for entry in found} == {(AT + 678, "stdout")}
 
 
+@pytest.mark.parametrize("tty", [False, True])
+@pytest.mark.parametrize("seed", [None, 1, 2])
+@pytest.mark.parametrize("rest", [b"", b"rest"])
+def test_an_end_that_was_forgotten(seed: int | None, rest: bytes, *, tty: bool) -> None:
+    """Of the last part of a line; what ends without one for good stays so."""
+    parts = [T1 + b"x" * PART, T1 + b"x" * PART, T1 + rest, T2 + b"next\n", T1 + b"x" * PART, T1 + rest, T2 + b"end"]
+    data = b"".join(parts if tty else (frame(1, part) for part in parts))
+    parser = LogText() if tty else LogFrames()
+    found = read(parser, data, random.Random(seed) if seed else None)
+    long = b"x" * PART
+    assert [entry.text for entry in found] == [long, long, rest + b"\n", b"next\n", long, rest + b"\n", b"end"]
+
+
 def test_the_moment_from_which_on_is_asked_for_to_the_nanosecond() -> None:
     assert query(AT + 678)["since"] == "1767323045.000000678"
     assert "since" not in query(0)
