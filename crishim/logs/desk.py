@@ -154,6 +154,7 @@ class Desk:
         self._warm.pop(container_id, None)
         log = self._logs.pop(container_id, None)
         if log is not None:
+            log.give_up()
             self._tell_notes(log)
             log.close()
         for number in self._waiting.pop(container_id, ()):

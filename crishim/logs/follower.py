@@ -187,6 +187,16 @@ class Follower:
         self._moved = False
         self.file.open()
 
+    def give_up(self) -> None:
+        """The container is gone: note what will not be written any more."""
+        if missing := self.spool.unread_of_deleted():
+            self._counters.lost_times += 1
+            self._counters.lost_bytes += missing
+            self.notes.append(
+                f"the end of {self.file.path} is missing: the container was removed before at least {missing} bytes of "
+                f"{self.spool.path} were written"
+            )
+
     def close(self) -> None:
         """Let go of everything."""
         self.spool.close()

@@ -36,7 +36,7 @@ class OwnSpool:
         self._known: Counter[bytes] = Counter()
         """Lines that may come again."""
         self._last = 0
-        """Time of the newest of them."""
+        """Time of the last of them."""
 
     def __repr__(self) -> str:
         return f"<OwnSpool {self.path}>"
@@ -58,7 +58,8 @@ class OwnSpool:
         else:
             lines = self._older(_WINDOW - size) + lines
         times = [_time_of(line) for line in lines]
-        self._last = max(times, default=0)
+        # Not the greatest time: after the clock was set back, what follows is older.
+        self._last = times[-1] if times else 0
         since = max(min(times, default=0), self._last - _DISORDER, 0)
         self._known = Counter(line for line, moment in zip(lines, times, strict=True) if moment >= since)
         return since

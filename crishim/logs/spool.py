@@ -86,6 +86,12 @@ class Spool:
         first = inodes.index(self._inode)
         return max(sum(size for *_, size in files[first:]) - self._offset, 0)
 
+    def unread_of_deleted(self) -> int:
+        """Bytes, at least, that were not taken and never will be, as the engine has deleted all files."""
+        if self._fd < 0 or self._list():
+            return 0
+        return max(os.fstat(self._fd).st_size - self._offset, 0)
+
     # --- one file
 
     def _lines(self) -> bytes:

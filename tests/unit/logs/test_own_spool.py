@@ -96,6 +96,17 @@ def test_it_is_bounded(tmp_path: Path) -> None:
     assert not spool.folder.exists()
 
 
+def test_the_clock_was_set_back(tmp_path: Path, spool: OwnSpool) -> None:
+    spool.open()
+    first = [line(number, time=START + number * SECOND // 10) for number in range(20)]
+    then = [line(number, time=START - 3600 * SECOND + number) for number in range(20, 25)]
+    spool.append([*first, *then[:3]])
+    again = make(tmp_path)
+    since = again.open()
+    again.append([entry for entry in [*first, *then] if entry.time >= since])
+    assert said(again) == [f"{n}\n" for n in range(25)]
+
+
 def test_random_ends(tmp_path: Path) -> None:
     """Two streams slightly out of order, an end anywhere, asked for again from where `open` says: each entry once."""
     for seed in range(30):
