@@ -6,17 +6,12 @@ import asyncio
 import os
 import resource
 import signal
-import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from crishim.engine.simulated.spool import encode, rotate
 from crishim.errors import LogFailed
 from crishim.logs.api import LogPlaces
-from crishim.logs.convert import convert
 from tests.component.logs.node import LIMIT, Node, eventually
 
 
@@ -34,47 +29,6 @@ async def test_it_follows_at_once_and_waits_for_nothing(tmp_path: Path) -> None:
     await node.complete()
     node.check()
     await node.writer.close()
-
-
-async def test_ten_rotations_in_a_second_while_50_megabytes_are_printed(
-    tmp_path: Path, scaled: Callable[[int], int]
-) -> None:
-    node = Node(tmp_path)
-    await node.begin()
-    moments = iter(range(1_700_000_000 * 10**9, 1 << 62, 1001))
-    block = b"".join(encode((b"x" * 99 + b"\n") * 5000, "stdout", lambda: next(moments)))
-    expected, _ = convert(block)
-    stop = threading.Event()
-    written = [0]
-    feeder = threading.Thread(target=_feed, args=(node.spool, block, stop, written))
-    feeder.start()
-    seconds = max(scaled(10) - 2, 1)
-    end = time.monotonic() + seconds
-    for number in range(10 * seconds):
-        await asyncio.sleep(max(0.0, end - seconds + number / 10 - time.monotonic()))
-        await node.rotate()
-        assert node.rotated[-1].read_bytes()[-1:] in (b"", b"\n"), "torn"
-    stop.set()
-    await asyncio.to_thread(feeder.join)
-    await node.complete()
-    assert len(node.rotated) == 10 * seconds
-    told = b"".join(path.read_bytes() for path in (*node.rotated, node.log))
-    assert told == expected * written[0]
-    await node.writer.close()
-
-
-def _feed(spool: Path, block: bytes, stop: threading.Event, written: list[int]) -> None:
-    """Write a hundred blocks a second, as fast as this machine does, and rename files as an engine does."""
-    size, due = 0, time.monotonic()
-    while not stop.is_set():
-        if size > 16 << 20:
-            rotate(spool, 99)
-            size = 0
-        with spool.open("ab", buffering=0) as file:
-            size += file.write(block)
-        written[0] += 1
-        due += 0.01
-        time.sleep(max(0.0, due - time.monotonic()))
 
 
 async def test_a_reopen_that_fails_goes_on_with_the_old_file(tmp_path: Path) -> None:
