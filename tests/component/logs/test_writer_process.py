@@ -21,7 +21,7 @@ async def test_it_follows_at_once_and_waits_for_nothing(tmp_path: Path) -> None:
     assert node.log.read_bytes() == b""
     for number in range(20):
         node.say(b"line %d\n" % number)
-        await eventually(lambda: len(node.lines()) == len(node.kept), 5)
+        await eventually(lambda: len(node.lines()) == len(node.kept))
     status = Path(f"/proc/{node.writer.pid}/status").read_text()
     switches = int(status.rpartition("\nvoluntary_ctxt_switches:")[2].split()[0])
     await asyncio.sleep(0)
