@@ -31,6 +31,8 @@ class LogRelay:
         self._folder = folder
         self._limits = limits
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._kept: set[str] = set()
+        """Containers that may have a spool."""
 
     def __repr__(self) -> str:
         return f"<LogRelay {sum(not task.done() for task in self._tasks.values())} read>"
@@ -44,6 +46,7 @@ class LogRelay:
         if self._folder is None:
             raise LogFailed("no folder for logs that only the engine can read", container=container.id)
         spool = OwnSpool(self._folder, container.id, self._limits)
+        self._kept.add(container.id)
         task = self._tasks.get(container.id)
         if task is None or task.done():
             begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -71,14 +74,17 @@ class LogRelay:
     async def drop(self, container_id: str) -> None:
         """Let go of the log of a container that is gone, and remove its spool."""
         await self._cancel(container_id)
-        if self._folder is not None:
+        if self._folder is not None and container_id in self._kept:
+            self._kept.discard(container_id)
             await asyncio.to_thread(OwnSpool(self._folder, container_id, self._limits).remove)
 
     async def remove_left(self) -> None:
-        """Remove the spools of containers that went while nobody saw it."""
+        """Look which spools there are, and remove those of containers that went while nobody saw it."""
         if self._folder is None:
             return
-        for name in await asyncio.to_thread(_names, self._folder):
+        names = await asyncio.to_thread(_names, self._folder)
+        self._kept.update(names)
+        for name in names:
             try:
                 await self._engine.inspect(name)
             except EngineNotFound:
