@@ -39,6 +39,11 @@ Log files are in CRI's format and rotated by the kubelet; the engine's json-file
   16 KiB of bytes, so that a character on such a border is lost that way, too.
 - What the engine deletes before it was read (a container that prints more than the spool holds while crishim is
   down) is gone: the server's log and `Status` (verbose, `logs.lost_bytes`) tell how much at least.
+- With no room on the logs' disk containers go on; the gap is filled once there is room, as far as the spool reaches
+  back. `Status` (verbose) tells `logs.full_disk` (how often), `logs.lag_bytes` (what spools hold and logs do not) and
+  `logs.written_bytes`; a container whose end had to be told before its log was complete counts in
+  `logs.exits_before_log`, and what was written after that in `logs.late_lines`. RemoveContainer waits two seconds for
+  such a log, then its rest is lost, and counted.
 - The engine's data folder must be readable to crishim under the path that the engine tells; otherwise StartContainer
   fails with the path.
 - Containers adopted from another shim: one that kept them with json-file is followed from the oldest file on that the
