@@ -39,6 +39,8 @@ Log files are in CRI's format and rotated by the kubelet; the engine's json-file
   16 KiB of bytes, so that a character on such a border is lost that way, too.
 - What the engine deletes before it was read (a container that prints more than the spool holds while crishim is
   down) is gone: the server's log and `Status` (verbose, `logs.lost_bytes`) tell how much at least.
+- What a container prints while the engine itself is restarting (live-restore) can be lost by the engine: seen on 20.10
+  is a last line without end of a container that ends meanwhile. Whatever the engine has kept is in the log.
 - With no room on the logs' disk containers go on; the gap is filled once there is room, as far as the spool reaches
   back. `Status` (verbose) tells `logs.full_disk` (how often), `logs.lag_bytes` (what spools hold and logs do not) and
   `logs.written_bytes`; a container whose end had to be told before its log was complete counts in
