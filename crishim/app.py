@@ -185,6 +185,7 @@ def make_node(settings: Settings, telemetry: Telemetry | None = None) -> Node:
         network=network,
         namespaces=namespaces,
         log_writer=LogWriterProcess(settings.run_dir / "logs.lock"),
+        log_folder=settings.state_dir / "logs",
         settings=runtime_settings(settings),
         image_settings=image_settings(settings),
     )

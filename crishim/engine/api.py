@@ -25,6 +25,7 @@ from crishim.engine.values import (
     EngineFacts,
     EngineImage,
     EngineResources,
+    LogEntry,
     PullProgress,
     RegistryAuth,
 )
@@ -103,6 +104,16 @@ class Engine(ABC):
 
         `wanted.tty` is as the container was created. `ends_stdin`: closing these streams' stdin closes the container's
         for good (`stdin_once`); else it stays open for others. EngineNotFound; EngineConflict: it does not run.
+        """
+
+    @abstractmethod
+    def read_log(
+        self, container_id: str, since: int, *, tty: bool
+    ) -> AbstractAsyncContextManager[AsyncIterator[Sequence[LogEntry]]]:
+        """What a container printed at `since` (nanoseconds) or later, as the engine kept it, some entries at a time.
+
+        Goes on while the container runs, and may end before it does. `tty` is as it was created. Entering raises
+        EngineNotFound, and EngineError where the container's log driver cannot be read.
         """
 
     @abstractmethod

@@ -103,6 +103,17 @@ class LogSpool:
     max_files: int = 4
 
 
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """Something that a container printed, as the engine kept it."""
+
+    time: int
+    """Nanoseconds since the epoch."""
+    stream: Literal["stdout", "stderr"]
+    text: bytes
+    """A line with its end, or a part of one without."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerSpec:
     """All that an engine is told about a new container. Nothing is left to the daemon's defaults."""

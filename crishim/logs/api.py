@@ -66,8 +66,17 @@ class LogWriter(ABC):
         """Let go of a log as it is. One that is not written is no error."""
 
     @abstractmethod
+    def mark_late(self, container_id: str) -> None:
+        """The end of this log's container has been told: lines that are still to be written are counted as late."""
+
+    @abstractmethod
     def state(self) -> Mapping[str, object]:
-        """Counters and the like, for the node's status."""
+        """For the node's status and metrics: `pid` of the writer, 0 for none, and numbers.
+
+        `logs` is how many are written, `restarts` of writers that died, `lag_bytes` what spools hold and logs do not
+        (both as they were half a second ago at most); all others are those of `crishim.logs.follower.Counters`, which
+        never decrease in a server's life.
+        """
 
     @abstractmethod
     async def close(self) -> None:

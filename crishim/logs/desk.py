@@ -4,11 +4,11 @@ Who runs it (`worker` in a process of its own, `inline` on the spot) hands in or
 `round` while there is work, and delivers what `take_told` gives. Orders and answers are plain JSON values:
 
     {"n": 1, "do": "begin", "id": ID, "spool": PATH, "folder": PATH, "name": PATH, "at": PROGRESS or null, "new": true}
-    {"n": 2, "do": "complete" | "reopen" | "drop", "id": ID}
+    {"n": 2, "do": "complete" | "reopen" | "drop" | "late", "id": ID}
     -> {"n": 1, "at": PROGRESS or null} or {"n": 1, "error": TEXT}
     -> {"id": ID, "at": PROGRESS}        unasked, as a log goes on
     -> {"id": ID, "note": TEXT}          for the server's log
-    -> {"counters": {NAME: NUMBER}}      with each of these
+    -> {"counters": {NAME: NUMBER}}      when they have changed
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import os
 import time
 from collections import deque
 
-from crishim.logs.follower import Counters, Follower
+from crishim.logs.follower import LAG, Counters, Follower
 from crishim.logs.inotify import IN_CREATE, IN_IGNORED, IN_MOVED_TO, IN_Q_OVERFLOW, Inotify
 from crishim.logs.logfile import BadPlace, LogFile
 from crishim.logs.spool import Spool
@@ -47,6 +47,8 @@ class Desk:
 
     def __init__(self, inotify: Inotify | None = None) -> None:
         self.counters = Counters()
+        self._lag = 0
+        self._told_figures: dict[str, int] = self.figures()
         self._inotify = inotify
         self._logs: dict[str, Follower] = {}
         self._watches: dict[int, str] = {}
@@ -63,6 +65,13 @@ class Desk:
 
     def __repr__(self) -> str:
         return f"<Desk {len(self._logs)} logs, {len(self._dirty)} to move>"
+
+    def figures(self) -> dict[str, int]:
+        """Counters since the writer began, and `lag_bytes`: what the spools held at the last look that was not written.
+
+        That look is a part of `housekeep`, so that the figure is as of half a second ago.
+        """
+        return {**self.counters.as_dict(), LAG: self._lag}
 
     # --- orders
 
@@ -82,6 +91,8 @@ class Desk:
                 return
             elif what == "drop":
                 self._forget(container_id)
+            elif what == "late" and container_id in self._logs:
+                self._logs[container_id].late = True
         except BadPlace as error:
             self._told.append({"n": number, "error": str(error)})
         except OSError as error:
@@ -143,6 +154,7 @@ class Desk:
         self._warm.pop(container_id, None)
         log = self._logs.pop(container_id, None)
         if log is not None:
+            log.give_up()
             self._tell_notes(log)
             log.close()
         for number in self._waiting.pop(container_id, ()):
@@ -181,7 +193,7 @@ class Desk:
     @property
     def patience(self) -> float | None:
         """Seconds until `housekeep` has something to do; None: never, as things are."""
-        return RETRY if self._warm or self._stuck or self._unwatched else None
+        return RETRY if self._warm or self._stuck or self._unwatched or self._lag else None
 
     def round(self, limit: float = _SLICE) -> None:
         """Move what there is to move, for about `limit` seconds."""
@@ -229,11 +241,13 @@ class Desk:
         progress = log.progress
         for number in self._waiting.pop(container_id):
             self._told.append({"n": number, "at": progress})
-        self._told.append({"counters": self.counters.as_dict()})
+        self._tell_figures()
         self._forget(container_id)
 
     def housekeep(self) -> None:
         """Try again what was stuck, look at what cannot be watched, tell progress, close what is idle."""
+        self._lag = sum(self._behind(container_id) for container_id in {*self._dirty, *self._stuck})
+        self._tell_figures()
         for container_id in (*self._stuck, *self._unwatched):
             self._touch(container_id)
         now = time.monotonic()
@@ -247,18 +261,29 @@ class Desk:
                 if log.taken == log.reported:
                     del self._warm[container_id]
 
+    def _behind(self, container_id: str) -> int:
+        try:
+            return self._logs[container_id].spool.behind() if container_id in self._logs else 0
+        except OSError:  # whatever cannot be read is told when it is to be moved
+            return 0
+
     # --- what is told
 
     def _tell(self, container_id: str, log: Follower) -> None:
         log.reported = log.taken
         self._told.append({"id": container_id, "at": log.progress})
-        self._told.append({"counters": self.counters.as_dict()})
+        self._tell_figures()
+
+    def _tell_figures(self) -> None:
+        if (figures := self.figures()) != self._told_figures:
+            self._told_figures = figures
+            self._told.append({"counters": figures})
 
     def _tell_notes(self, log: Follower | None) -> None:
         if log is not None and log.notes:
             self._told += [{"id": log.id, "note": note} for note in log.notes]
             log.notes.clear()
-            self._told.append({"counters": self.counters.as_dict()})
+            self._tell_figures()
 
     def take_told(self) -> list[Message]:
         """What is to be told, each once."""

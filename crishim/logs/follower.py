@@ -14,14 +14,29 @@ from crishim.logs.spool import Place, Spool, SpoolLost
 Progress = tuple[Place, int, int]
 """Place in the spool, and inode and size of the log file when everything before it had been written."""
 
+LAG = "lag_bytes"
+"""The one figure beside the counters that rises and falls."""
+
 
 class Counters:
     """What happened to the logs since the writer began, for the node's status."""
 
-    __slots__ = ("damaged_lines", "full_disk", "lost_bytes", "lost_times", "read_bytes", "repeated")
+    __slots__ = (
+        "damaged_lines",
+        "full_disk",
+        "late_lines",
+        "lost_bytes",
+        "lost_times",
+        "read_bytes",
+        "repeated",
+        "written_bytes",
+    )
 
     def __init__(self) -> None:
         self.read_bytes = 0
+        """Of the engine's files."""
+        self.written_bytes = 0
+        """To the containers' logs."""
         self.lost_bytes = 0
         """At least so many, of files that the engine deleted before they were read."""
         self.lost_times = 0
@@ -29,6 +44,8 @@ class Counters:
         """Lines in a spool that are none of the engine's."""
         self.full_disk = 0
         """How often a log could not be written to the end for want of room."""
+        self.late_lines = 0
+        """Lines that were written after the container's end had been told."""
         self.repeated = 0
         """How often a log file was not what had been written to it, so that lines may be in it twice."""
 
@@ -48,6 +65,7 @@ class Follower:
         "file",
         "full",
         "id",
+        "late",
         "notes",
         "reported",
         "spool",
@@ -60,6 +78,8 @@ class Follower:
         self.file = file
         self.full = False
         """Whether there was no room for more at the last try."""
+        self.late = False
+        """Whether its container's end was told although there may be more to write."""
         self.taken = 0
         """Bytes of the spool that were written."""
         self.reported = 0
@@ -153,9 +173,12 @@ class Follower:
         """Append what the file does not hold yet; how many of these bytes are in it."""
         if self._skip >= len(lines):
             return len(lines)
-        if not self._skip:
-            return self.file.write(lines)
-        return self._skip + self.file.write(lines[self._skip :])
+        rest = lines[self._skip :] if self._skip else lines
+        written = self.file.write(rest)
+        self._counters.written_bytes += written
+        if self.late:
+            self._counters.late_lines += rest.count(b"\n", 0, written)
+        return self._skip + written
 
     def reopen(self) -> None:
         """Write to a new file at the log's path from the next line on. Raises BadPlace, and goes on as before."""
@@ -163,6 +186,16 @@ class Follower:
             pass
         self._moved = False
         self.file.open()
+
+    def give_up(self) -> None:
+        """The container is gone: note what will not be written any more."""
+        if missing := self.spool.unread_of_deleted():
+            self._counters.lost_times += 1
+            self._counters.lost_bytes += missing
+            self.notes.append(
+                f"the end of {self.file.path} is missing: the container was removed before at least {missing} bytes of "
+                f"{self.spool.path} were written"
+            )
 
     def close(self) -> None:
         """Let go of everything."""

@@ -72,7 +72,9 @@ class LogFile:
                     fd = _open_log(name, parent)
                 except OSError:
                     continue
-                if os.fstat(fd).st_ino == inode and stat.S_ISREG(os.fstat(fd).st_mode):
+                # By now the number may be that of what a rotation has made of another file, such as its compression.
+                found = os.fstat(fd)
+                if found.st_ino == inode and stat.S_ISREG(found.st_mode) and not os.pread(fd, 10, 0).strip(_CLOCK):
                     self._swap(fd)
                     return True
                 os.close(fd)
@@ -131,10 +133,11 @@ class LogFile:
                 done += os.write(self._fd, data[done:] if done else data)
         except OSError as error:
             size = os.fstat(self._fd).st_size
-            whole = data.rfind(b"\n", 0, done) + 1
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+            whole = data.rfind(b"\n", 0, done) + 1 if full else 0
             if done > whole:
                 os.ftruncate(self._fd, size - (done - whole))
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            if not full:
                 raise
             return whole
         return done

@@ -22,7 +22,7 @@ from typing import Any
 import crishim
 from crishim.errors import LogFailed
 from crishim.logs.api import LogPlaces, LogProgress, LogWriter
-from crishim.logs.follower import Counters
+from crishim.logs.follower import LAG, Counters
 from crishim.logs.messages import make_begin, make_order, parse_progress
 
 log = logging.getLogger(__name__)
@@ -109,10 +109,15 @@ class LogWriterProcess(LogWriter):
             await self._ask(make_order(next(self._numbers), "drop", container_id))
             self._logs.pop(container_id, None)
 
+    def mark_late(self, container_id: str) -> None:
+        """See LogWriter. A writer that dies meanwhile forgets it."""
+        self._send(make_order(0, "late", container_id))
+
     def state(self) -> Mapping[str, object]:
         """See LogWriter."""
         counters = {name: self._earlier.get(name, 0) + self._counters.get(name, 0) for name in Counters.__slots__}
-        return {"pid": self._pid, "logs": len(self._logs), "restarts": self._died, **counters}
+        lag = self._counters.get(LAG, 0)
+        return {"pid": self._pid, "logs": len(self._logs), "restarts": self._died, LAG: lag, **counters}
 
     async def close(self) -> None:
         """See LogWriter."""
@@ -180,8 +185,8 @@ class LogWriterProcess(LogWriter):
             self._barren += 1
             if self._barren >= _BARREN:
                 self._fail_all(f"the writer of logs {ended}")
-            for name, value in self._counters.items():
-                self._earlier[name] = self._earlier.get(name, 0) + value
+            for name in Counters.__slots__:
+                self._earlier[name] = self._earlier.get(name, 0) + self._counters.get(name, 0)
             self._counters = {}
             log.error("the writer of logs %s; starting another one", ended)
             if loop.time() - began > _PAUSE_MOST:

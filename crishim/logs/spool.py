@@ -77,6 +77,21 @@ class Spool:
         self._offset += self._next
         self._next = 0
 
+    def behind(self) -> int:
+        """Bytes from the place to the end of the newest file, as far as they are still there. Raises OSError."""
+        files = self._list()
+        inodes = [inode for _, inode, _ in files]
+        if self._inode not in inodes:
+            return sum(size for *_, size in files)
+        first = inodes.index(self._inode)
+        return max(sum(size for *_, size in files[first:]) - self._offset, 0)
+
+    def unread_of_deleted(self) -> int:
+        """Bytes, at least, that were not taken and never will be, as the engine has deleted all files."""
+        if self._fd < 0 or self._list():
+            return 0
+        return max(os.fstat(self._fd).st_size - self._offset, 0)
+
     # --- one file
 
     def _lines(self) -> bytes:

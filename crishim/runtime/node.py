@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 from crishim.aiokit.background import Background
 from crishim.aiokit.gather import gather_all
 from crishim.aiokit.locks import KeyedLocks
 from crishim.checkpoint.api import CheckpointStore
 from crishim.engine.api import Engine
-from crishim.engine.values import EngineEvent, EngineFacts
+from crishim.engine.values import EngineEvent, EngineFacts, LogSpool
 from crishim.errors import CheckpointFailed, CRIError, EngineUnavailable
 from crishim.images.core import ImageSettings
 from crishim.images.service import Images
@@ -26,6 +27,7 @@ from crishim.runtime.core import Runtime, RuntimeSettings
 from crishim.runtime.engine_link import COMPARE_EVERY, EngineLink
 from crishim.runtime.index import Index
 from crishim.runtime.last_seen import LastSeen, note_last_seen, read_last_seen
+from crishim.runtime.log_relay import LogRelay
 from crishim.runtime.logs import Logs
 from crishim.runtime.names import Names
 from crishim.runtime.reconcile import Reconciler
@@ -48,12 +50,14 @@ class Node:
         network: PodNetwork,
         namespaces: NetworkNamespaces,
         log_writer: LogWriter,
+        log_folder: Path | None = None,
         settings: RuntimeSettings | None = None,
         image_settings: ImageSettings | None = None,
         compare_every: float = COMPARE_EVERY,
         look_again_after: float = RETRY,
     ) -> None:
-        """`compare_every`: seconds between comparisons with the engine's list. `look_again_after`: seconds until an
+        """`log_folder`: where spools of logs lie that only the engine can read; None: such logs are not written.
+        `compare_every`: seconds between comparisons with the engine's list. `look_again_after`: seconds until an
         object is asked for again that the engine could not tell of."""
         self._engine = engine
         self._store = store
@@ -67,7 +71,9 @@ class Node:
         self._locks = KeyedLocks()
         self._background = Background()
         self._records = Records(self._index, store, self._background)
-        self._logs = Logs(log_writer, self._index, self._records, self._background)
+        limits = LogSpool(max_size=self._settings.log_spool_size, max_files=self._settings.log_spool_files)
+        relay = LogRelay(engine, log_folder, limits)
+        self._logs = Logs(log_writer, relay, self._index, self._records, self._background)
         self._watch = Watch(engine, self._index, self._records, self._logs, retry=look_again_after)
         self._link = EngineLink(
             engine,

@@ -59,7 +59,8 @@ def measure(
     measured: list[figures.Figure] = []
     with serve(folder / "a", engine.url, *none) as served:
         version = served.client.Version(cri.VersionRequest()).runtime_version
-        start = [memory.idle(served), figures.summarize("start to ready", [served.startup * 1000], must=1000)]
+        start = [memory.idle(served), memory.with_a_log(served, images.BUSYBOX_REF, folder / "log")]
+        start.append(figures.summarize("start to ready", [served.startup * 1000], must=1000))
         own = verbs.measure(served, str(engine.socket), images.BUSYBOX_REF, rounds)
         calls = reads.measure_status(served, images.BUSYBOX_REF, folder / "bare")
         spent = cpu.measure(served, engine, images.BUSYBOX_REF, max(1, rounds // 3))

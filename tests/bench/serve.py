@@ -32,8 +32,8 @@ class Served:
         """All calls so far, one dictionary each, as the server wrote them."""
         return [json.loads(line) for line in self.timeline.read_text().splitlines()]
 
-    def rss(self) -> float:
-        """Memory of the server and all its children, in MB (RSS)."""
+    def rss(self, *, children: bool = True) -> float:
+        """Memory of the server, and unless told otherwise of all its children, in MB (RSS)."""
         total = 0
         pids = [self.pid]
         while pids:
@@ -41,6 +41,8 @@ class Served:
             for line in (process / "status").read_text().splitlines():
                 if line.startswith("VmRSS:"):
                     total += int(line.split()[1])
+            if not children:
+                break
             pids += [int(p) for task in (process / "task").iterdir() for p in (task / "children").read_text().split()]
         return total / 1024
 

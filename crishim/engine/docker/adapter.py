@@ -23,6 +23,8 @@ from crishim.engine.docker.errors import guard
 from crishim.engine.docker.events import query, read_events
 from crishim.engine.docker.exec import DockerExec
 from crishim.engine.docker.handshake import facts_from, negotiate, refuse_unsuitable
+from crishim.engine.docker.logs import LogStream
+from crishim.engine.docker.logs import query as log_query
 from crishim.engine.docker.ndjson import JsonLines
 from crishim.engine.docker.parse import container_from
 from crishim.engine.docker.pull import auth_header, pull_failure, pull_query, read_progress
@@ -36,6 +38,7 @@ from crishim.engine.values import (
     EngineFacts,
     EngineImage,
     EngineResources,
+    LogEntry,
     PullProgress,
     RegistryAuth,
 )
@@ -244,6 +247,17 @@ class DockerEngine(Engine):
             await attachment.close()
             raise
         return attachment
+
+    @asynccontextmanager
+    async def read_log(
+        self, container_id: str, since: int, *, tty: bool
+    ) -> AsyncIterator[AsyncIterator[Sequence[LogEntry]]]:
+        path = f"containers/{self._container(container_id).id}/logs"
+        async with AsyncExitStack() as stack:
+            async with guard("log of a container", self._limits.open_events, container=container_id):
+                answer = self._connection.stream("GET", path, params=log_query(since))
+                response = await stack.enter_async_context(answer)
+            yield LogStream(response, tty=tty)
 
     # --- Images -----------------------------------------------------------------------------------------------------
 

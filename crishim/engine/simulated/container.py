@@ -10,7 +10,7 @@ from typing import Protocol
 
 from crishim.engine.simulated.clock import Timer
 from crishim.engine.simulated.program import DEFAULT_MISSING, Program, parse_program
-from crishim.engine.values import ContainerPhase, ContainerSpec, EngineContainer, EngineImage, EngineResources
+from crishim.engine.values import ContainerPhase, ContainerSpec, EngineContainer, EngineImage, EngineResources, LogEntry
 from crishim.errors import EngineError, Kind
 
 _DEFAULT_SHARES = 1024
@@ -61,6 +61,10 @@ class SimulatedContainer:
     """Those who are connected to its streams."""
     input_ended: bool = False
     """Its standard input was closed for good."""
+    kept: list[LogEntry] = field(default_factory=list)
+    """What it printed, where that is kept elsewhere than in files."""
+    readers: set[asyncio.Future[None]] = field(default_factory=set)
+    """Those who wait for it to print something or to end."""
     _view: EngineContainer | None = None
 
     @property
@@ -82,7 +86,8 @@ class SimulatedContainer:
     @property
     def log_file(self) -> Path | None:
         """Where its output is kept from its first start on, if it has files."""
-        return self.files / f"{self.id}-json.log" if self.files is not None else None
+        kept = self.files is not None and self.shown.log_driver == "json-file"
+        return self.files / f"{self.id}-json.log" if self.files is not None and kept else None
 
     def view(self) -> EngineContainer:
         """The container as inspect shows it; made once per change."""
@@ -134,6 +139,13 @@ class SimulatedContainer:
         for waiter in self.waiters:
             if not waiter.done():
                 waiter.set_result(None)
+        self.wake_readers()
+
+    def wake_readers(self) -> None:
+        """Let those who read its log look again."""
+        for reader in self.readers:
+            if not reader.done():
+                reader.set_result(None)
 
     def update(self, resources: EngineResources) -> None:
         """Take new resource values. Raises EngineError as an engine does, before anything is changed."""

@@ -6,10 +6,12 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from crishim.engine.api import Engine
 from crishim.engine.simulated.clock import Clock, RealClock
+from crishim.engine.simulated.container import SimulatedContainer
 from crishim.engine.simulated.events import Listener
 from crishim.engine.simulated.exec import SimulatedAttachment, SimulatedExec, need_running
 from crishim.engine.simulated.facts import default_facts
@@ -25,6 +27,7 @@ from crishim.engine.values import (
     EngineFacts,
     EngineImage,
     EngineResources,
+    LogEntry,
     PullProgress,
     RegistryAuth,
 )
@@ -183,6 +186,35 @@ class SimulatedEngine(Engine):
             for attachment in made:
                 await attachment.close()
             raise
+
+    @asynccontextmanager
+    async def read_log(
+        self, container_id: str, since: int, *, tty: bool
+    ) -> AsyncGenerator[AsyncIterator[Sequence[LogEntry]], None]:
+        """What a container printed; of files that were deleted while it is read, as many entries are passed over."""
+        find, log = self._machine.find, self._machine.log
+        await self._gate.answer("read_log", lambda: log(find(container_id)), container_id, since, kwargs={"tty": tty})
+        stream = self._read_on(find(container_id), since)
+        yield stream
+        await stream.aclose()
+
+    async def _read_on(self, container: SimulatedContainer, since: int) -> AsyncGenerator[Sequence[LogEntry], None]:
+        done = 0
+        while True:
+            self._gate.check()
+            ended, found = not container.running, self._machine.log(container)[done:]
+            done += len(found)
+            if wanted := [entry for entry in found if entry.time >= since]:
+                yield wanted
+            elif ended:
+                return
+            else:
+                reader: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                container.readers.add(reader)
+                try:
+                    await self._gate.hold(reader)
+                finally:
+                    container.readers.discard(reader)
 
     async def list_images(self) -> Sequence[EngineImage]:
         """All images."""
@@ -349,6 +381,13 @@ class SimulatedEngine(Engine):
         if not container.running:
             raise EngineConflict(f"container {container.id} is not running", container=container.id)
         self._machine.say(container, data, stream)
+
+    def keep_log_with(self, id_or_name: str, driver: str) -> None:
+        """Let a container's output be kept as it is with another log driver than json-file: `none` keeps nothing, any
+        other one keeps it where only `read_log` finds it. For one that has not printed anything."""
+        container = self._machine.find(id_or_name)
+        container.shown = replace(container.shown, log_driver=driver)
+        container.changed()
 
     def drop_events(self, count: int) -> None:
         """Lose the next events: no listener sees them."""

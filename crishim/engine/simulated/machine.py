@@ -17,8 +17,8 @@ from crishim.engine.simulated.container import SimulatedContainer, make_containe
 from crishim.engine.simulated.events import EventHub
 from crishim.engine.simulated.images import ImageStore
 from crishim.engine.simulated.program import parse_signal
-from crishim.engine.simulated.spool import append
-from crishim.engine.values import ContainerSpec, EngineImage
+from crishim.engine.simulated.spool import append, entries, read_files
+from crishim.engine.values import ContainerSpec, EngineImage, LogEntry
 from crishim.errors import EngineConflict, EngineError, EngineNotFound, Kind
 
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]+")
@@ -141,6 +141,15 @@ class Machine:
         """The program of a container prints something; without files for containers it is lost."""
         if data and container.log_file is not None:
             append(container.log_file, container.spec.log_spool, data, stream, self.now)
+        elif container.shown.log_driver not in ("json-file", "none"):
+            container.kept += entries(data, stream, self.now)
+        container.wake_readers()
+
+    def log(self, container: SimulatedContainer) -> list[LogEntry]:
+        """All that is kept of what a container has printed. Raises EngineError where the driver keeps nothing."""
+        if container.shown.log_driver == "none":
+            raise EngineError("configured logging driver does not support reading", kind=Kind.UNIMPLEMENTED)
+        return read_files(container.log_file) if container.log_file is not None else container.kept
 
     def kill(self, container: SimulatedContainer, signal: str) -> None:
         """Send a signal to a container's program, if it runs."""

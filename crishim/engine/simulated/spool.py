@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 import functools
 import json
 import os
@@ -9,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from crishim.engine.values import LogSpool
+from crishim.engine.values import LogEntry, LogSpool
 
 PART = 16384
 """Bytes after which the engine cuts a line; all parts of it have the same time."""
@@ -47,6 +48,26 @@ def encode(data: bytes, stream: str, now: Callable[[], int]) -> Iterator[bytes]:
                 if character in text:
                     text = text.replace(character, f"\\u{ord(character):04x}")
             yield f'{{"log":{text},"stream":"{stream}","time":"{moment}"}}\n'.encode()
+
+
+def entries(data: bytes, stream: str, now: Callable[[], int]) -> Iterator[LogEntry]:
+    """What a driver other than json-file keeps of some output."""
+    for line in _lines(data):
+        moment = now()
+        for start in range(0, len(line), PART):
+            yield LogEntry(moment, "stderr" if stream == "stderr" else "stdout", line[start : start + PART])
+
+
+def read_files(path: Path) -> list[LogEntry]:
+    """What json-files hold, the oldest file first."""
+    files = sorted(path.parent.glob(f"{path.name}*"), key=lambda file: -int(file.suffix[1:].replace("log", "0")))
+    found = []
+    for line in b"".join(file.read_bytes() for file in files).splitlines():
+        entry = json.loads(line)
+        second, _, fraction = entry["time"].removesuffix("Z").partition(".")
+        moment = calendar.timegm(time.strptime(second, "%Y-%m-%dT%H:%M:%S")) * 10**9 + int(fraction.ljust(9, "0"))
+        found.append(LogEntry(moment, entry["stream"], entry["log"].encode()))
+    return found
 
 
 def rotate(path: Path, files: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -105,6 +106,38 @@ def test_a_rotated_file_is_written_until_it_is_opened_again(file: LogFile) -> No
     assert again.has_successor()
     assert again.size() == len(LINE)
     assert not again.find(0)
+
+
+@pytest.mark.parametrize("content", [b"\x1f\x8b\x08\x00 compressed", b"of the host\n"])
+def test_a_number_that_is_another_files_by_now(file: LogFile, content: bytes) -> None:
+    file.open()
+    packed = Path(f"{file.path}.1.gz")
+    packed.write_bytes(content)
+    assert not LogFile(file.folder, file.name).find(packed.stat().st_ino)
+    torn = Path(f"{file.path}.2")
+    torn.write_bytes(LINE[:5])
+    assert LogFile(file.folder, file.name).find(torn.stat().st_ino)
+
+
+@pytest.mark.parametrize(("error", "written"), [(errno.ENOSPC, 2), (errno.EDQUOT, 2), (errno.EIO, 0)])
+def test_a_write_that_fails_half_way(file: LogFile, monkeypatch: pytest.MonkeyPatch, error: int, written: int) -> None:
+    """For want of room, whole lines stay; for other reasons nothing, so that nothing is there twice later."""
+    file.open()
+    file.write(LINE)
+    write, room = os.write, [len(LINE) + 3, len(LINE) - 1]
+
+    def fail(fd: int, data: bytes) -> int:
+        if not room:
+            raise OSError(error, os.strerror(error))
+        return write(fd, data[: room.pop(0)])
+
+    monkeypatch.setattr(os, "write", fail)
+    if written:
+        assert file.write(LINE * 5) == written * len(LINE)
+    else:
+        with pytest.raises(OSError, match="Input/output"):
+            file.write(LINE * 5)
+    assert Path(file.path).read_bytes() == LINE * (1 + written)
 
 
 def test_opening_that_fails_keeps_the_old_file(file: LogFile) -> None:

@@ -12,10 +12,11 @@ import pytest
 from crishim.aiokit.background import Background
 from crishim.checkpoint.memory import MemoryStore
 from crishim.engine.simulated import Fail, Hang, SimulatedEngine, settle
-from crishim.engine.values import ContainerPhase, ContainerSpec, EngineContainer, EngineResources
+from crishim.engine.values import ContainerPhase, ContainerSpec, EngineContainer, EngineResources, LogSpool
 from crishim.errors import EngineError, EngineUnavailable
 from crishim.logs.inline import InlineLogWriter
 from crishim.runtime.index import Index
+from crishim.runtime.log_relay import LogRelay
 from crishim.runtime.logs import Logs
 from crishim.runtime.objects import Container, Sandbox
 from crishim.runtime.records import Records
@@ -37,7 +38,7 @@ class Room:
         self.index = Index()
         self.store = MemoryStore()
         records = Records(self.index, self.store, Background())
-        logs = Logs(InlineLogWriter(), self.index, records, Background())
+        logs = Logs(InlineLogWriter(), LogRelay(self.engine, None, LogSpool()), self.index, records, Background())
         self.watch = Watch(self.engine, self.index, records, logs, retry=0.001)
         self._make_container = make_container
         self.index.put_sandbox(make_sandbox())

@@ -168,10 +168,12 @@ async def test_an_end_is_told_though_the_log_cannot_be_completed(
     assert asyncio.get_running_loop().time() - began >= EXIT_LIMIT
     assert "not complete after 2 s" in caplog.text
     assert world.rt.logs.state()["exits_before_log"] == 1
+    assert world.rt.logs.state()["late_lines"] == 0
     assert log_of(world, container).read_bytes() == b""
     room.set()
     await world.until(lambda: world.rt.index.need_container(container).record.log_complete, 5)
     assert said(log_of(world, container)) == "last words\n"
+    assert world.rt.logs.state()["late_lines"] == 1
 
 
 async def test_a_log_that_cannot_be_opened_again_is_told_and_the_rest_goes_on(

@@ -95,7 +95,8 @@ class Server:
         self.lines = {
             name: _Line(wrap(name, getattr(world, name))) for name in ("engine", "store", "network", "namespaces")
         }
-        self.node = Node(**cast(Any, self.lines), log_writer=InlineLogWriter(), **settings)
+        given = {"log_writer": InlineLogWriter(), "log_folder": world.folder / "spools"}
+        self.node = Node(**cast(Any, self.lines | given | settings))
         self._before = asyncio.all_tasks()
 
     async def start(self) -> None:
@@ -303,6 +304,7 @@ class World:
         assert self.network.adds.keys() <= self.network.dels.keys()
         logs = self.folder / "logs"
         assert [path for path in logs.rglob("*") if path.is_symlink()] == []
+        assert [*(self.folder / "spools").glob("*")] == []
         rt = self.rt
         assert (len(rt.background), len(rt.locks), len(rt.names), rt.running) == (0, 0, 0, {})
 

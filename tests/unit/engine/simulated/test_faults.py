@@ -96,6 +96,10 @@ async def test_every_method_is_refused_while_down_and_counted(engine: SimulatedE
         async with engine.pull("app:1", None):
             pass
 
+    async def enter_log() -> None:
+        async with engine.read_log("x", 0, tty=False):
+            pass
+
     calls: dict[str, Callable[[], Awaitable[object]]] = {
         "connect": engine.connect,
         "events": enter_events,
@@ -108,6 +112,7 @@ async def test_every_method_is_refused_while_down_and_counted(engine: SimulatedE
         "inspect": lambda: engine.inspect("x"),
         "exec": lambda: engine.exec("x", ["true"], OUTPUT),
         "attach": lambda: engine.attach("x", OUTPUT, ends_stdin=False),
+        "read_log": enter_log,
         "list_containers": engine.list_containers,
         "list_images": engine.list_images,
         "inspect_image": lambda: engine.inspect_image("x"),
