@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING
 
 from crishim.errors import CRIError
-from crishim.streaming.errors import ProtocolViolation
+from crishim.streaming.session import CLOSE_PATIENCE, ClientSession
 from crishim.streaming.status import Status
 from crishim.streaming.wires import Bytes, Input, InputEnd, ProcessEvent, ProcessWire, Ready, Resize
 
@@ -25,8 +25,6 @@ STREAMS_LIMIT = 30.0
 """Seconds that a client has to open its streams."""
 SIZE_WAIT = 0.2
 """Seconds that a terminal's first size is waited for, so that the program finds it in force when it begins."""
-CLOSE_PATIENCE = 3.0
-"""Seconds that a client which has everything has to close."""
 RELEASE_LIMIT = 10.0
 """Seconds that letting go of a process may take."""
 INPUT_HIGH, INPUT_LOW = 256 << 10, 64 << 10
@@ -38,8 +36,10 @@ _YIELD_AFTER = 1 << 20
 """Bytes of output after which other sessions have a turn, should nothing have had to be waited for."""
 
 
-class ProcessSession:
+class ProcessSession(ClientSession[ProcessEvent]):
     """Serves one client from the upgrade to the connection's end."""
+
+    _wire: ProcessWire
 
     def __init__(
         self,
@@ -51,14 +51,9 @@ class ProcessSession:
         tells_exit_code: bool,
     ) -> None:
         """`tells_exit_code`: exec; an attach ends with success."""
-        self._connection = connection
-        self._wire = wire
+        super().__init__(connection, wire, background)
         self._process = process
-        self._background = background
         self._tells_exit_code = tells_exit_code
-        self._task: asyncio.Task[object] | None = None
-        self._gone = ""
-        self._ending = False
         self._ready = asyncio.Event()
         self._input: deque[Bytes] = deque()
         self._waiting = 0
@@ -67,45 +62,18 @@ class ProcessSession:
         self._size: TerminalSize | None = None
         self._size_news = asyncio.Event()
 
-    async def run(self) -> str:
-        """Serve; what came of it, for the log. The connection and the process are let go in any case."""
-        self._task = asyncio.current_task()
-        connection, wire = self._connection, self._wire
-        try:
-            self._handle(wire.begin())
-            connection.reply(wire.take())
-            connection.heartbeat = wire.heartbeat
-            connection.receive_by(self._receive, self._lost)
-            status = await self._serve()
-            self._ending = True
-            connection.write(wire.ended(status))
-            connection.resume("input")
-            await connection.end_after_client(CLOSE_PATIENCE)
-        except asyncio.CancelledError:
-            if not self._gone or self._task is None:
-                connection.write(wire.farewell())
-                connection.close()
-                raise
-            self._task.uncancel()
-            await connection.end(CLOSE_PATIENCE)
-            return self._gone
+    async def _serve(self) -> str:
+        status = await self._run_process()
+        self._ending = True
+        self._connection.write(self._wire.ended(status))
+        self._connection.resume("input")
+        await self._connection.end_after_client(CLOSE_PATIENCE)
         return status.error or f"exit code {status.exit_code}"
 
-    # --- from the client ----------------------------------------------------------------------------------------
+    def _drop_all(self) -> None:
+        """`_run_process` has let go of all when it ended."""
 
-    def _receive(self, data: bytes) -> None:
-        connection, wire = self._connection, self._wire
-        try:
-            events = wire.feed(data)
-        except ProtocolViolation as violation:
-            connection.write(wire.take() + wire.farewell(violation=str(violation)))
-            self._leave(f"broke the protocol: {violation}")
-            return
-        connection.reply(wire.take())
-        if not self._ending:
-            self._handle(events)
-        if wire.closed:
-            self._leave("closed")
+    # --- from the client ----------------------------------------------------------------------------------------
 
     def _handle(self, events: list[ProcessEvent]) -> None:
         for event in events:
@@ -124,20 +92,9 @@ class ProcessSession:
             elif isinstance(event, Ready):
                 self._ready.set()
 
-    def _lost(self) -> None:
-        self._leave("went away")
-
-    def _leave(self, how: str) -> None:
-        """The client has done: end, whatever is under way."""
-        if not self._gone:
-            self._gone = f"client {how}"
-            self._connection.close()
-            if self._task is not None and not self._ending:
-                self._task.cancel()
-
     # --- to and from the process --------------------------------------------------------------------------------
 
-    async def _serve(self) -> Status:
+    async def _run_process(self) -> Status:
         wanted = self._process.wanted
         try:
             async with asyncio.timeout(STREAMS_LIMIT):
