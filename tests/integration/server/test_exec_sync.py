@@ -160,21 +160,23 @@ def test_output_beyond_what_an_answer_holds(server: CrishimServer, scaled: Calla
 def test_engine_that_is_killed_meanwhile(
     new_server: Callable[..., CrishimServer], new_engine: Callable[..., TestEngine]
 ) -> None:
-    """The call fails as the engine does, and what the engine has forgotten goes with its container."""
+    """The call fails as the engine does, and what the engine has forgotten is killed when it is back."""
     own = new_engine(config={"live-restore": True})
     images.busybox().load(own.api, images.BUSYBOX_REF)
-    server = new_server(engine_url=own.url)
+    server = new_server(engine_url=own.url, flags=["--log-level=debug"])
     server.start()
     container, word = Pod(server).start(), seconds()
     with ThreadPoolExecutor(1) as threads:
         call = threads.submit(refusal, server, container, "sleep", word)
         until(lambda: strays(f"sleep {word}"), "the process")
+        until(lambda: b" is Process(pid=" in server.log.read_bytes(), "a server that knows it")
         own.kill9()
         assert code(call.result()) is grpc.StatusCode.UNAVAILABLE
+    assert strays(f"sleep {word}")
     own.start()
+    gone(word)
     server.wait_ready()
     server.remove_all()
-    gone(word)
     assert server.stop() == 0
 
 
