@@ -141,10 +141,14 @@ class Connection(asyncio.Protocol):
 
     def write_parts(self, head: bytes, payload: bytes) -> None:
         """Send a frame in two parts; a large payload is not copied as long as the kernel takes it."""
-        if len(payload) < _COPIED or self._encrypted or self._transport.get_write_buffer_size():
+        if len(payload) < _COPIED or self._encrypted:
             self.write(head + payload)
             return
         if self._transport.is_closing():
+            return
+        if self._transport.get_write_buffer_size():
+            self._transport.write(head)
+            self._transport.write(payload)
             return
         self.active = self._loop.time()
         try:

@@ -27,9 +27,11 @@ SIZE_WAIT = 0.2
 """Seconds that a terminal's first size is waited for, so that the program finds it in force when it begins."""
 RELEASE_LIMIT = 10.0
 """Seconds that letting go of a process may take."""
-INPUT_HIGH, INPUT_LOW = 256 << 10, 64 << 10
-"""Bytes of input that wait for the process when reading from the client stops, and when it goes on."""
-_SMALL = 4 << 10
+INPUT_HIGH, INPUT_LOW = 512 << 10, 128 << 10
+"""Bytes of input that wait for the process when reading from the client stops, and when it goes on. One reading of the
+socket, 256 KiB at most, is not enough to stop it."""
+_JOINED = 256 << 10
+"""Bytes of input up to which what waits goes on as one: clients send 32 KiB at a time, and typed keys come singly."""
 _PIECE = 1 << 20
 """Bytes of output that go into one frame at most."""
 _YIELD_AFTER = 1 << 20
@@ -166,10 +168,8 @@ class ProcessSession(ClientSession[ProcessEvent]):
                         return
                     self._input_news.clear()
                     await self._input_news.wait()
-                data = queue.popleft()
-                if queue and len(data) < _SMALL:
-                    data = self._join_small(data)
-                await streams.write(bytes(data) if isinstance(data, bytearray) else data)
+                data = self._next_input()
+                await streams.write(data)
                 self._waiting -= len(data)
                 if connection.reading_paused and self._waiting <= INPUT_LOW:
                     connection.resume("input")
@@ -177,10 +177,13 @@ class ProcessSession(ClientSession[ProcessEvent]):
             # The output's end tells the client; what it still sends has nowhere to go.
             logger.debug("input for a process ended: %s", error)
 
-    def _join_small(self, data: Bytes) -> bytes:
-        """What was typed or written bit by bit goes on as one."""
-        queue, parts, size = self._input, [data], len(data)
-        while queue and size + len(queue[0]) <= INPUT_LOW:
+    def _next_input(self) -> bytes | memoryview:
+        queue = self._input
+        data = queue.popleft()
+        if not queue or len(data) >= _JOINED:
+            return memoryview(data) if isinstance(data, bytearray) else data
+        parts, size = [data], len(data)
+        while queue and size + len(queue[0]) <= _JOINED:
             parts.append(queue.popleft())
             size += len(parts[-1])
         return b"".join(parts)
