@@ -112,6 +112,7 @@ class DockerExec(HijackedProcess, EngineExec):
 
     async def up(self) -> None:
         stream = self._started()
+        await self._pause(_START_LOOK)
         state = await self._until_known()
         if state is None or state.failed:
             raise ExecFailed(await self._words(), container=self.container_id)
