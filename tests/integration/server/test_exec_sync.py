@@ -139,7 +139,7 @@ def test_child_that_keeps_the_output_open(server: CrishimServer, timeout: int) -
 def test_output_beyond_what_an_answer_holds(server: CrishimServer, scaled: Callable[[int], int]) -> None:
     """Trap 7: capped, the exit code kept, memory given back."""
     container, at_once = Pod(server).start(), scaled(10)
-    command = ["sh", "-c", "yes | head -c 50000000; echo end >&2; exit 5"]
+    command = ["sh", "-c", "yes | head -c 20000000; echo end >&2; exit 5"]
 
     def probe(_: int) -> tuple[int, int]:
         answer = run(server, container, *command, timeout=50)
