@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from crishim import __version__, log
+from crishim import __version__, allocator, log
 from crishim.config import Settings
 from crishim.errors import CRIError, Unimplemented
 from crishim.images.core import ImageSettings
@@ -61,6 +61,7 @@ def run(settings: Settings, began: float) -> None:
     Raises SocketTaken and StartFailed.
     """
     log.set_up(settings.log_level, settings.log_format)
+    allocator.give_back_large_blocks()
     with ExitStack() as stack:
         try:
             socket = stack.enter_context(ServerSocket(settings.socket_path))

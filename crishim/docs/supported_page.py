@@ -59,6 +59,24 @@ Log files are in CRI's format and rotated by the kubelet; the engine's json-file
   (`none`) the container has no log and ReopenContainerLog fails; the server's log says so, and all else works.
 """
 
+STREAMS = """
+## Exec, attach and port-forward
+
+- A client that leaves an exec ends the input of its process, or hangs its terminal up, as containerd does. A process
+  without a terminal that never reads its input runs on until it ends by itself or its container does.
+- Processes of ExecSync are killed by crishim, from the host: it needs pidfds (Linux 5.3). An engine that is restarted
+  forgets its execs; with live-restore their processes run on, and crishim kills those that it had seen for a second.
+  Of one that was started in the last second before, nobody knows which process it is: it goes with its container.
+- When the server is killed, processes that its clients gave input read its end. Those of ExecSync, and those at a
+  terminal, run on as the engine's, and go with their container.
+- No keys detach from a terminal. The engine needs some to wait for, of which crishim names the least used: ctrl-^ typed
+  alone arrives with the next key.
+- Where a container's stdin stays open (`stdin_once` false), a client's end of input does not reach it: others may
+  attach later.
+- Port-forward reaches what listens on the pod's loopback, IPv4 first, then IPv6. A connection that the pod breaks off
+  is told on its error stream, upon which clients made of client-go end the whole port-forward.
+"""
+
 OUT_OF_MEMORY = """
 ## Out of memory
 
@@ -114,7 +132,7 @@ def page(engines: Sequence[JudgedEngine]) -> str:
     parts.append("\n## What happens without\n")
     for feature in Feature:
         parts.append(f"\n**{feature.value[0].upper()}{feature.value[1:]}.** Needs {needs(feature)}. {BELOW[feature]}\n")
-    parts += [LOGS, OUT_OF_MEMORY, EVERYWHERE]
+    parts += [LOGS, STREAMS, OUT_OF_MEMORY, EVERYWHERE]
     return "".join(parts)
 
 

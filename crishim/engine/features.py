@@ -33,8 +33,8 @@ BELOW: Mapping[Feature, str] = {
     Feature.READONLY_RECURSION: "`Mount.recursive_read_only` is refused (RROUnsupported), and Status does "
     "not offer it. A mount that is only `readonly` behaves as CRI wants: its submounts stay as they are.",
     Feature.IMAGE_MOUNTS: "`Mount.image` is refused; so far on newer engines, too.",
-    Feature.CONSOLE_SIZE: "The client's first size is set as soon as the engine tells that the process "
-    "has started; what that prints in the milliseconds before may be laid out for another size.",
+    Feature.CONSOLE_SIZE: "The client's first size is sent right behind the start, and again if that was too "
+    "early; what the process prints in the milliseconds before may be laid out for another size.",
     Feature.CDI_DEVICES: "`ContainerConfig.CDI_devices` is refused (UnsupportedField).",
 }
 """What an engine without the feature makes crishim do, for docs/supported.md."""

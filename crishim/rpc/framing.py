@@ -22,6 +22,11 @@ def varint(value: int) -> bytes:
     return bytes(encoded)
 
 
-def field(number: int, body: bytes | bytearray) -> bytes:
+def field_head(number: int, length: int) -> bytes:
+    """What stands before a body of so many bytes that is the length-delimited field `number`."""
+    return varint(number << 3 | _LENGTH_DELIMITED) + varint(length)
+
+
+def field(number: int, body: bytes) -> bytes:
     """`body` as the length-delimited field `number` (a message, a string, or bytes)."""
-    return varint(number << 3 | _LENGTH_DELIMITED) + varint(len(body)) + body
+    return field_head(number, len(body)) + body

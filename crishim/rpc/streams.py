@@ -5,7 +5,7 @@ from __future__ import annotations
 from crishim.cri.v1 import runtime_pb2 as pb
 from crishim.errors import Unimplemented
 from crishim.model.streams import WantedStreams
-from crishim.rpc.framing import field
+from crishim.rpc.framing import field_head
 from crishim.rpc.served import Served
 from crishim.runtime.container_attach import prepare_attach
 from crishim.runtime.container_exec import prepare_exec
@@ -20,11 +20,11 @@ _STDERR = pb.ExecSyncResponse.STDERR_FIELD_NUMBER
 async def exec_sync(served: Served, request: pb.ExecSyncRequest) -> bytes:
     """ExecSync; `timeout` in seconds, 0 is none. The answer is put together by hand: it can be 16 MiB."""
     result = await run_exec_sync(served.runtime, request.container_id, tuple(request.cmd), request.timeout)
-    answer = pb.ExecSyncResponse(exit_code=result.exit_code).SerializeToString()
+    parts: list[bytes | bytearray] = [pb.ExecSyncResponse(exit_code=result.exit_code).SerializeToString()]
     for number, output in ((_STDOUT, result.stdout), (_STDERR, result.stderr)):
         if output:
-            answer += field(number, output)
-    return answer
+            parts += field_head(number, len(output)), output
+    return b"".join(parts)
 
 
 async def exec_(served: Served, request: pb.ExecRequest) -> pb.ExecResponse:

@@ -22,7 +22,8 @@ _WRITE_LOW = 64 << 10
 _COPIED = 8 << 10
 """Bytes of payload up to which copying is cheaper than what it spares."""
 REPLIES_LIMIT = 1 << 20
-"""Bytes that may wait when a protocol answers by itself: more is a client that asks and does not read."""
+"""Bytes that a protocol may have answered by itself while the connection was congested: more is a client that asks and
+does not read."""
 _ESTABLISHED = 1
 _TCP_INFO = struct.Struct("8B13I")
 _UNACKED, _LAST_ACK = 8 + 4, 8 + 12
@@ -54,6 +55,7 @@ class Connection(asyncio.Protocol):
         """When bytes last moved, on the loop's clock."""
         self.reading_paused = False
         self._paused_for: set[str] = set()
+        self._replied = 0
 
     # --- what asyncio calls -------------------------------------------------------------------------------------
 
@@ -139,10 +141,14 @@ class Connection(asyncio.Protocol):
 
     def write_parts(self, head: bytes, payload: bytes) -> None:
         """Send a frame in two parts; a large payload is not copied as long as the kernel takes it."""
-        if len(payload) < _COPIED or self._encrypted or self._transport.get_write_buffer_size():
+        if len(payload) < _COPIED or self._encrypted:
             self.write(head + payload)
             return
         if self._transport.is_closing():
+            return
+        if self._transport.get_write_buffer_size():
+            self._transport.write(head)
+            self._transport.write(payload)
             return
         self.active = self._loop.time()
         try:
@@ -156,11 +162,14 @@ class Connection(asyncio.Protocol):
 
     def reply(self, data: bytes) -> None:
         """Send what a protocol answers by itself; a client that does not read the answers is dropped."""
-        if data:
-            if self._transport.get_write_buffer_size() > REPLIES_LIMIT:
-                self.abort()
-            else:
-                self.write(data)
+        if not data:
+            return
+        # Only answers count: how much output waits is not the client's doing.
+        self._replied = self._replied + len(data) if self.congested else 0
+        if self._replied > REPLIES_LIMIT:
+            self.abort()
+        else:
+            self.write(data)
 
     def beat(self) -> None:
         """Tell a client of whom nothing is read that we are alive, if the protocol has words for that."""

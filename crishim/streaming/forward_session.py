@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import TYPE_CHECKING, cast
 
 from crishim.errors import CRIError
-from crishim.streaming.errors import ProtocolViolation
-from crishim.streaming.process_session import CLOSE_PATIENCE
+from crishim.streaming.session import CLOSE_PATIENCE, ClientSession
 from crishim.streaming.wires import Bytes, ForwardEvent, ForwardWire, PairData, PairEnd, PairOpened
 
 if TYPE_CHECKING:
@@ -23,63 +23,34 @@ EARLY_HIGH = 256 << 10
 _WRITE_LOW = 64 << 10
 
 
-class ForwardSession:
+class ForwardSession(ClientSession[ForwardEvent]):
     """Serves one client from the upgrade to the connection's end."""
+
+    _wire: ForwardWire
 
     def __init__(
         self, connection: Connection, wire: ForwardWire, forward: PreparedForward, background: Background
     ) -> None:
-        self._connection = connection
-        self._wire = wire
+        super().__init__(connection, wire, background)
         self._forward = forward
-        self._background = background
         self._pairs: dict[int, _PodSide] = {}
-        self._stopped: set[_PodSide] = set()
-        self._task: asyncio.Task[object] | None = None
-        self._gone = ""
         self._opened = 0
-
-    async def run(self) -> str:
-        """Serve; what came of it, for the log. All connections are let go in any case."""
-        self._task = asyncio.current_task()
-        connection, wire = self._connection, self._wire
         connection.when_writable = self._go_on
-        try:
-            connection.reply(wire.take())
-            self._handle(wire.begin())
-            connection.heartbeat = wire.heartbeat
-            connection.receive_by(self._receive, self._lost)
-            await self._forward.ended()
-            self._gone = "pod ended"
-            self._drop_all()
-            connection.write(wire.farewell())
-            await connection.end(CLOSE_PATIENCE)
-        except asyncio.CancelledError:
-            if not self._gone or self._task is None:
-                connection.write(wire.farewell())
-                connection.close()
-                raise
-            self._task.uncancel()
-            self._drop_all()
-            await connection.end(CLOSE_PATIENCE)
-        finally:
-            self._drop_all()
-        return f"{self._gone} after {self._opened} connections"
+
+    async def _serve(self) -> str:
+        await self._forward.ended()
+        self._gone = f"pod ended after {self._opened} connections"
+        self._drop_all()
+        self._connection.write(self._wire.farewell())
+        await self._connection.end(CLOSE_PATIENCE)
+        return self._gone
+
+    def _drop_all(self) -> None:
+        pairs, self._pairs = self._pairs, {}
+        for side in pairs.values():
+            side.drop()
 
     # --- from the client ----------------------------------------------------------------------------------------
-
-    def _receive(self, data: bytes) -> None:
-        connection, wire = self._connection, self._wire
-        try:
-            events = wire.feed(data)
-        except ProtocolViolation as violation:
-            connection.write(wire.take() + wire.farewell(violation=str(violation)))
-            self._leave(f"broke the protocol: {violation}")
-            return
-        connection.reply(wire.take())
-        self._handle(events)
-        if wire.closed:
-            self._leave("closed")
 
     def _handle(self, events: list[ForwardEvent]) -> None:
         for event in events:
@@ -94,21 +65,6 @@ class ForwardSession:
             else:
                 del self._pairs[event.pair]
                 side.drop()
-
-    def _lost(self) -> None:
-        self._leave("went away")
-
-    def _leave(self, how: str) -> None:
-        if not self._gone:
-            self._gone = f"client {how}"
-            self._connection.close()
-            if self._task is not None:
-                self._task.cancel()
-
-    def _drop_all(self) -> None:
-        pairs, self._pairs = self._pairs, {}
-        for side in pairs.values():
-            side.drop()
 
     # --- into the pod -------------------------------------------------------------------------------------------
 
@@ -140,7 +96,6 @@ class ForwardSession:
 
     def finish(self, side: _PodSide, error: str = "") -> None:
         """A connection is over."""
-        self._stopped.discard(side)
         self.release(side)
         if self._pairs.get(side.pair) is side:
             del self._pairs[side.pair]
@@ -155,15 +110,24 @@ class ForwardSession:
         """It does again, or the connection is over."""
         self._connection.resume(f"pair {side.pair}")
 
-    def forward(self, side: _PodSide, data: bytes) -> bool:
-        """Pass the pod's bytes on; False: the client does not keep up, stop reading until told to go on."""
+    def forward(self, side: _PodSide, data: bytes) -> None:
+        """Pass the pod's bytes on.
+
+        While the client does not keep up nothing is read from any connection: each could add to what waits. They are
+        told to go on in the order of the dictionary, and whoever filled the room is last.
+        """
         if self._pairs.get(side.pair) is not side:
-            return True
+            return
         self._connection.write_parts(*self._wire.data(side.pair, data))
         if self._connection.congested:
-            self._stopped.add(side)
-            return False
-        return True
+            self._pairs[side.pair] = self._pairs.pop(side.pair)
+            for one in self._pairs.values():
+                one.stop()
+
+    def may_send(self, side: _PodSide) -> None:
+        """A connection is made: it waits with the others."""
+        if self._connection.congested:
+            side.stop()
 
     def half_close(self, side: _PodSide) -> None:
         """The pod sends nothing more."""
@@ -171,8 +135,7 @@ class ForwardSession:
             self._connection.write(self._wire.end(side.pair))
 
     def _go_on(self) -> None:
-        stopped, self._stopped = self._stopped, set()
-        for side in stopped:
+        for side in self._pairs.values():
             side.go_on()
 
 
@@ -210,7 +173,18 @@ class _PodSide(asyncio.Protocol):
             if self._pod_ended:
                 self._transport.close()
             else:
-                self._transport.write_eof()
+                self._end_input(self._transport)
+
+    @staticmethod
+    def _end_input(transport: asyncio.Transport) -> None:
+        # The pod may have broken off a moment ago: the loop will tell, and what had come before is still to be read.
+        with contextlib.suppress(OSError):
+            transport.write_eof()
+
+    def stop(self) -> None:
+        """Read nothing more until told to go on."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
 
     def go_on(self) -> None:
         """Read again."""
@@ -240,11 +214,11 @@ class _PodSide(asyncio.Protocol):
         for data in early:
             self._transport.write(data)
         if self._client_ended:
-            self._transport.write_eof()
+            self._end_input(self._transport)
+        self._session.may_send(self)
 
     def data_received(self, data: bytes) -> None:
-        if not self._session.forward(self, data) and self._transport is not None:
-            self._transport.pause_reading()
+        self._session.forward(self, data)
 
     def eof_received(self) -> bool:
         self._pod_ended = True
@@ -262,4 +236,5 @@ class _PodSide(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if not self._dropped:
             # What the pod sent before it broke off may be cut: the client must not take this for an orderly end.
-            self._session.finish(self, "" if exc is None else f"port {self.port}: {exc}")
+            cut = exc is not None and not self._pod_ended
+            self._session.finish(self, f"port {self.port}: {exc}" if cut else "")

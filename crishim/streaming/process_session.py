@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING
 
 from crishim.errors import CRIError
-from crishim.streaming.errors import ProtocolViolation
+from crishim.streaming.session import CLOSE_PATIENCE, ClientSession
 from crishim.streaming.status import Status
 from crishim.streaming.wires import Bytes, Input, InputEnd, ProcessEvent, ProcessWire, Ready, Resize
 
@@ -25,21 +25,23 @@ STREAMS_LIMIT = 30.0
 """Seconds that a client has to open its streams."""
 SIZE_WAIT = 0.2
 """Seconds that a terminal's first size is waited for, so that the program finds it in force when it begins."""
-CLOSE_PATIENCE = 3.0
-"""Seconds that a client which has everything has to close."""
 RELEASE_LIMIT = 10.0
 """Seconds that letting go of a process may take."""
-INPUT_HIGH, INPUT_LOW = 256 << 10, 64 << 10
-"""Bytes of input that wait for the process when reading from the client stops, and when it goes on."""
-_SMALL = 4 << 10
+INPUT_HIGH, INPUT_LOW = 512 << 10, 128 << 10
+"""Bytes of input that wait for the process when reading from the client stops, and when it goes on. One reading of the
+socket, 256 KiB at most, is not enough to stop it."""
+_JOINED = 256 << 10
+"""Bytes of input up to which what waits goes on as one: clients send 32 KiB at a time, and typed keys come singly."""
 _PIECE = 1 << 20
 """Bytes of output that go into one frame at most."""
 _YIELD_AFTER = 1 << 20
 """Bytes of output after which other sessions have a turn, should nothing have had to be waited for."""
 
 
-class ProcessSession:
+class ProcessSession(ClientSession[ProcessEvent]):
     """Serves one client from the upgrade to the connection's end."""
+
+    _wire: ProcessWire
 
     def __init__(
         self,
@@ -51,14 +53,9 @@ class ProcessSession:
         tells_exit_code: bool,
     ) -> None:
         """`tells_exit_code`: exec; an attach ends with success."""
-        self._connection = connection
-        self._wire = wire
+        super().__init__(connection, wire, background)
         self._process = process
-        self._background = background
         self._tells_exit_code = tells_exit_code
-        self._task: asyncio.Task[object] | None = None
-        self._gone = ""
-        self._ending = False
         self._ready = asyncio.Event()
         self._input: deque[Bytes] = deque()
         self._waiting = 0
@@ -67,45 +64,18 @@ class ProcessSession:
         self._size: TerminalSize | None = None
         self._size_news = asyncio.Event()
 
-    async def run(self) -> str:
-        """Serve; what came of it, for the log. The connection and the process are let go in any case."""
-        self._task = asyncio.current_task()
-        connection, wire = self._connection, self._wire
-        try:
-            self._handle(wire.begin())
-            connection.reply(wire.take())
-            connection.heartbeat = wire.heartbeat
-            connection.receive_by(self._receive, self._lost)
-            status = await self._serve()
-            self._ending = True
-            connection.write(wire.ended(status))
-            connection.resume("input")
-            await connection.end_after_client(CLOSE_PATIENCE)
-        except asyncio.CancelledError:
-            if not self._gone or self._task is None:
-                connection.write(wire.farewell())
-                connection.close()
-                raise
-            self._task.uncancel()
-            await connection.end(CLOSE_PATIENCE)
-            return self._gone
+    async def _serve(self) -> str:
+        status = await self._run_process()
+        self._ending = True
+        self._connection.write(self._wire.ended(status))
+        self._connection.resume("input")
+        await self._connection.end_after_client(CLOSE_PATIENCE)
         return status.error or f"exit code {status.exit_code}"
 
-    # --- from the client ----------------------------------------------------------------------------------------
+    def _drop_all(self) -> None:
+        """`_run_process` has let go of all when it ended."""
 
-    def _receive(self, data: bytes) -> None:
-        connection, wire = self._connection, self._wire
-        try:
-            events = wire.feed(data)
-        except ProtocolViolation as violation:
-            connection.write(wire.take() + wire.farewell(violation=str(violation)))
-            self._leave(f"broke the protocol: {violation}")
-            return
-        connection.reply(wire.take())
-        if not self._ending:
-            self._handle(events)
-        if wire.closed:
-            self._leave("closed")
+    # --- from the client ----------------------------------------------------------------------------------------
 
     def _handle(self, events: list[ProcessEvent]) -> None:
         for event in events:
@@ -124,20 +94,9 @@ class ProcessSession:
             elif isinstance(event, Ready):
                 self._ready.set()
 
-    def _lost(self) -> None:
-        self._leave("went away")
-
-    def _leave(self, how: str) -> None:
-        """The client has done: end, whatever is under way."""
-        if not self._gone:
-            self._gone = f"client {how}"
-            self._connection.close()
-            if self._task is not None and not self._ending:
-                self._task.cancel()
-
     # --- to and from the process --------------------------------------------------------------------------------
 
-    async def _serve(self) -> Status:
+    async def _run_process(self) -> Status:
         wanted = self._process.wanted
         try:
             async with asyncio.timeout(STREAMS_LIMIT):
@@ -209,10 +168,8 @@ class ProcessSession:
                         return
                     self._input_news.clear()
                     await self._input_news.wait()
-                data = queue.popleft()
-                if queue and len(data) < _SMALL:
-                    data = self._join_small(data)
-                await streams.write(bytes(data) if isinstance(data, bytearray) else data)
+                data = self._next_input()
+                await streams.write(data)
                 self._waiting -= len(data)
                 if connection.reading_paused and self._waiting <= INPUT_LOW:
                     connection.resume("input")
@@ -220,10 +177,13 @@ class ProcessSession:
             # The output's end tells the client; what it still sends has nowhere to go.
             logger.debug("input for a process ended: %s", error)
 
-    def _join_small(self, data: Bytes) -> bytes:
-        """What was typed or written bit by bit goes on as one."""
-        queue, parts, size = self._input, [data], len(data)
-        while queue and size + len(queue[0]) <= INPUT_LOW:
+    def _next_input(self) -> bytes | memoryview:
+        queue = self._input
+        data = queue.popleft()
+        if not queue or len(data) >= _JOINED:
+            return memoryview(data) if isinstance(data, bytearray) else data
+        parts, size = [data], len(data)
+        while queue and size + len(queue[0]) <= _JOINED:
             parts.append(queue.popleft())
             size += len(parts[-1])
         return b"".join(parts)

@@ -7,7 +7,7 @@ answers on its own account (accepting streams, pongs) is collected until `take`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from crishim.model.streams import OutputStream, TerminalSize
@@ -70,8 +70,10 @@ class PairGone(NamedTuple):
 
 ForwardEvent = PairOpened | PairData | PairEnd | PairGone
 
+Event = TypeVar("Event")
 
-class Wire(ABC):
+
+class Wire(ABC, Generic[Event]):
     """What both kinds of session have in common."""
 
     @property
@@ -83,6 +85,14 @@ class Wire(ABC):
     def take(self) -> bytes:
         """What is to be sent on the protocol's own account."""
 
+    @abstractmethod
+    def begin(self) -> list[Event]:
+        """What is so before the client says anything."""
+
+    @abstractmethod
+    def feed(self, data: bytes) -> list[Event]:
+        """Take bytes of the connection. Raises ProtocolViolation."""
+
     def heartbeat(self) -> bytes:
         """What tells the client that we are alive while nothing is read from it."""
         return b""
@@ -92,19 +102,11 @@ class Wire(ABC):
         """The protocol's end: because of a violation of it, or because the session or server ends."""
 
 
-class ProcessWire(Wire):
+class ProcessWire(Wire[ProcessEvent]):
     """Exec and attach."""
 
     has_sizes: bool
     """Whether the client will tell the terminal's size, if the process has one."""
-
-    @abstractmethod
-    def begin(self) -> list[ProcessEvent]:
-        """What is so before the client says anything."""
-
-    @abstractmethod
-    def feed(self, data: bytes) -> list[ProcessEvent]:
-        """Take bytes of the connection. Raises ProtocolViolation."""
 
     @abstractmethod
     def output(self, stream: OutputStream, data: bytes) -> Parts:
@@ -115,16 +117,8 @@ class ProcessWire(Wire):
         """The end of all streams and the status; nothing but `farewell` may follow."""
 
 
-class ForwardWire(Wire):
+class ForwardWire(Wire[ForwardEvent]):
     """Port-forward."""
-
-    @abstractmethod
-    def begin(self) -> list[ForwardEvent]:
-        """What is asked for before the client says anything."""
-
-    @abstractmethod
-    def feed(self, data: bytes) -> list[ForwardEvent]:
-        """Take bytes of the connection. Raises ProtocolViolation."""
 
     @abstractmethod
     def data(self, pair: int, data: bytes) -> Parts:

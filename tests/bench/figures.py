@@ -14,7 +14,10 @@ from tests.conformance import results
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured thing: a name, its samples' summary, the unit, and what is demanded (0: nothing)."""
+    """One measured thing: a name, its samples' summary, the unit, and what is demanded (0: nothing).
+
+    `must` is what the median may be at most, `least` what it must be at least.
+    """
 
     name: str
     median: float
@@ -25,13 +28,23 @@ class Figure:
     note: str = ""
     section: str = ""
     """The part of the table that it stands in."""
+    least: float = 0.0
+
+    @property
+    def missed(self) -> bool:
+        """Whether what is demanded is not met."""
+        return bool((self.must and self.median > self.must) or (self.least and self.median < self.least))
 
 
-def summarize(name: str, samples: Sequence[float], unit: str = "ms", must: float = 0.0, note: str = "") -> Figure:
-    """Median and ninetieth percentile of the samples."""
-    ordered = sorted(samples)
+def summarize(
+    name: str, samples: Sequence[float], unit: str = "ms", must: float = 0.0, note: str = "", least: float = 0.0
+) -> Figure:
+    """Median and ninetieth percentile of the samples; where more is better, the one that nine tenths reach."""
+    ordered = sorted(samples, reverse=bool(least))
     p90 = ordered[min(len(ordered) - 1, int(len(ordered) * 0.9))]
-    return Figure(name, round(statistics.median(ordered), 3), round(p90, 3), unit, len(ordered), must, note)
+    return Figure(
+        name, round(statistics.median(ordered), 3), round(p90, 3), unit, len(ordered), must, note, least=least
+    )
 
 
 def machine(engine_version: str, load: float) -> dict[str, object]:

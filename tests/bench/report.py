@@ -53,13 +53,19 @@ def make_table(machine: Mapping[str, object], figures: Iterable[Figure], skipped
         sections.setdefault(figure.section, []).append(figure)
     for title, members in sections.items():
         lines += ["", *([f"## {title}", ""] if title else [])]
-        lines += ["| | median | p90 | must | samples | |", "| --- | ---: | ---: | ---: | ---: | --- |"]
-        for f in members:
-            must = f"≤ {f.must:g} {f.unit}" if f.must else ""
-            lines.append(f"| {f.name} | {f.median:g} {f.unit} | {f.p90:g} {f.unit} | {must} | {f.samples} | {f.note} |")
+        lines += ["| | median | p90 | must | samples | |", "| --- | ---: | ---: | ---: | ---: | --- |", *rows(members)]
     if skipped:
         lines += ["", "Not measured:", "", *(f"- {line}" for line in skipped)]
     return "\n".join(lines) + "\n"
+
+
+def rows(figures: Iterable[Figure]) -> list[str]:
+    """A row of the table for each."""
+    lines = []
+    for f in figures:
+        must = f"≤ {f.must:g} {f.unit}" if f.must else f"≥ {f.least:g} {f.unit}" if f.least else ""
+        lines.append(f"| {f.name} | {f.median:g} {f.unit} | {f.p90:g} {f.unit} | {must} | {f.samples} | {f.note} |")
+    return lines
 
 
 def compare(a: Path, b: Path) -> str:

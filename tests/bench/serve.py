@@ -20,9 +20,10 @@ from crishim.testing.client import CRIClient
 
 @dataclass(frozen=True)
 class Served:
-    """A running server: its client, its process, and the file with the steps of each call."""
+    """A running server: a client of it, its socket, its process, and the file with the steps of each call."""
 
     client: CRIClient
+    socket: Path
     pid: int
     timeline: Path
     startup: float
@@ -70,7 +71,7 @@ def serve(folder: Path, engine: str, *more: str) -> Iterator[Served]:
                 time.sleep(0.002)
             client = CRIClient(endpoint)
             _wait_ready(client)
-            yield Served(client, process.pid, timeline, time.monotonic() - began)
+            yield Served(client, folder / "crishim.sock", process.pid, timeline, time.monotonic() - began)
             client.close()
         finally:
             process.terminate()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.bench import idle, judge, report
-from tests.bench.figures import Figure
+from tests.bench.figures import Figure, summarize
 from tests.bench.report import in_section
 from tests.env.cache import ROOT
 
@@ -113,6 +113,15 @@ def test_the_page_has_a_table_for_each_section_and_names_what_is_missing() -> No
     head = "| | median | p90 | must | samples | |\n| --- | ---: | ---: | ---: | ---: | --- |\n"
     assert f"\n## One\n\n{head}| x | 1.5 ms | 2 ms | ≤ 1 ms | 3 |  |\n\n## Two\n\n{head}| y |" in text
     assert text.endswith("\nNot measured:\n\n- critest: not run (no Go)\n")
+
+
+def test_where_more_is_better() -> None:
+    figure = summarize("speed", [0.5, 0.9, 0.7, 0.6, 0.8], unit="×", least=0.65)
+    assert (figure.median, figure.p90, figure.missed) == (0.7, 0.5, False)
+    assert report.rows([figure]) == ["| speed | 0.7 × | 0.5 × | ≥ 0.65 × | 5 |  |"]
+    assert summarize("speed", [0.6], unit="×", least=0.65).missed
+    assert summarize("cost", [2.1], must=2.0).missed
+    assert not summarize("cost", [2.1]).missed
 
 
 def test_critests_figures_are_read() -> None:

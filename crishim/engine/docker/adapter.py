@@ -8,7 +8,6 @@ import json
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from urllib.parse import urlencode
 
 from aiodocker.containers import DockerContainer
 from aiodocker.exceptions import DockerError
@@ -216,33 +215,17 @@ class DockerEngine(Engine):
     async def attach(
         self, container_id: str, wanted: WantedStreams, size: TerminalSize | None = None, *, ends_stdin: bool
     ) -> DockerAttachment:
-        container = self._container(container_id)
-        names = {name for name in ("stdin", "stdout", "stderr") if getattr(wanted, name)}
-        if not ends_stdin:
-            # Where stdin is not taken, the engine notices that we have left when the container next prints something.
-            names.add("stdin")
-        query = urlencode({"stream": "1", "detachKeys": detach_keys()} | dict.fromkeys(sorted(names), "1"))
-        ids = {"container": container_id}
-        async with guard("attach to a container", self._limits.start, **ids):
-            stream = await self._connection.hijack(
-                "attach", f"containers/{container.id}/attach?{query}", {}, tty=wanted.tty, **ids
-            )
         attachment = DockerAttachment(
             self._connection,
-            stream,
-            container_id=container_id,
+            self._limits,
+            container_id=self._container(container_id).id,
             wanted=wanted,
             ends_stdin=ends_stdin,
-            limit=self._limits.kill,
             wait=self.wait,
             inspect=self.inspect,
         )
         try:
-            # The engine attaches to what does not run, too, and would wait for its start.
-            if (await self.inspect(container_id)).phase is not ContainerPhase.RUNNING:
-                raise EngineConflict(f"container {container_id[:13]} is not running", container=container_id)
-            if size is not None and wanted.tty:
-                await attachment.resize(size)
+            await attachment.start(size)
         except BaseException:
             await attachment.close()
             raise

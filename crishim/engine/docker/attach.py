@@ -2,55 +2,63 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
+from urllib.parse import urlencode
 
 from crishim.engine.docker.connection import Connection
-from crishim.engine.docker.hijack import Hijacked
-from crishim.engine.docker.terminal import Terminal
+from crishim.engine.docker.deadlines import Deadlines
+from crishim.engine.docker.hijacked_process import HijackedProcess
+from crishim.engine.docker.terminal import detach_keys
 from crishim.engine.values import ContainerPhase, EngineContainer
-from crishim.errors import EngineError, EngineNotFound
-from crishim.model.streams import OutputStream, ProcessStreams, TerminalSize, WantedStreams
-
-log = logging.getLogger(__name__)
+from crishim.errors import EngineConflict, EngineNotFound
+from crishim.model.streams import TerminalSize, WantedStreams
 
 _KILLED = 137
 
 
-class DockerAttachment(ProcessStreams):
+class DockerAttachment(HijackedProcess):
     """One connection to a container's streams."""
 
     def __init__(
         self,
         connection: Connection,
-        stream: Hijacked,
+        limits: Deadlines,
         *,
         container_id: str,
         wanted: WantedStreams,
         ends_stdin: bool,
-        limit: float,
         wait: Callable[[str], Awaitable[None]],
         inspect: Callable[[str], Awaitable[EngineContainer]],
     ) -> None:
-        """`limit`: seconds for a resize; `wait` and `inspect`: the engine's."""
-        self._stream = stream
-        self._container_id = container_id
-        self._wanted = wanted
+        """`wait` and `inspect`: the engine's."""
+        resize = f"containers/{container_id}/resize"
+        super().__init__(connection, limits, container_id=container_id, wanted=wanted, resize=resize)
         self._ends_stdin = ends_stdin
         self._wait = wait
         self._inspect = inspect
         self._stdin_open = wanted.stdin
-        self._terminal = Terminal(connection, f"containers/{container_id}/resize", limit)
 
-    def __repr__(self) -> str:
-        return f"<DockerAttachment {self._container_id[:13]}: {self._stream!r}>"
+    async def start(self, size: TerminalSize | None) -> None:
+        """Connect, and give the terminal this size. Raises EngineConflict when the container does not run.
 
-    async def read(self) -> tuple[OutputStream, bytes] | None:
-        return await self._stream.read()
+        Whoever calls it owes a `close`, also when it raised.
+        """
+        names = {name for name in ("stdin", "stdout", "stderr") if getattr(self._wanted, name)}
+        if not self._ends_stdin:
+            # Where stdin is not taken, the engine notices that we have left when the container next prints something.
+            names.add("stdin")
+        query = urlencode({"stream": "1", "detachKeys": detach_keys()} | dict.fromkeys(sorted(names), "1"))
+        path = f"containers/{self.container_id}/attach?{query}"
+        await self._take_over("attach", "attach to a container", path, {})
+        # The engine attaches to what does not run, too, and would wait for its start.
+        if (await self._inspect(self.container_id)).phase is not ContainerPhase.RUNNING:
+            raise EngineConflict(f"container {self.container_id[:13]} is not running", container=self.container_id)
+        if size is not None and self._wanted.tty:
+            await self.resize(size)
 
     async def write(self, data: bytes | memoryview) -> None:
         if self._stdin_open:
-            await self._stream.write(data)
+            await super().write(data)
 
     async def close_stdin(self) -> None:
         if self._wanted.tty:
@@ -58,28 +66,21 @@ class DockerAttachment(ProcessStreams):
         self._stdin_open = False
         # Where stdin stays open for others, the engine would take the end for ours altogether, output included.
         if self._ends_stdin:
-            self._stream.write_eof()
-
-    async def resize(self, size: TerminalSize) -> None:
-        try:
-            await self._terminal.resize(size)
-        except EngineError as error:
-            if await self._runs():
-                raise
-            log.debug("a terminal was not resized, its container has ended: %s", error)
+            self._started().write_eof()
 
     async def _runs(self) -> bool:
         try:
-            return (await self._inspect(self._container_id)).phase is ContainerPhase.RUNNING
+            return (await self._inspect(self.container_id)).phase is ContainerPhase.RUNNING
         except EngineNotFound:
             return False
 
     async def exit_code(self) -> int:
         try:
-            await self._wait(self._container_id)
-            return (await self._inspect(self._container_id)).exit_code
+            await self._wait(self.container_id)
+            return (await self._inspect(self.container_id)).exit_code
         except EngineNotFound:
             return _KILLED  # removed meanwhile, which kills it
 
     async def close(self) -> None:
-        self._stream.abort()
+        if self._stream is not None:
+            self._stream.abort()

@@ -11,13 +11,12 @@ from crishim.engine.docker import processes
 from crishim.engine.docker.connection import Connection
 from crishim.engine.docker.deadlines import Deadlines
 from crishim.engine.docker.errors import guard
-from crishim.engine.docker.hijack import Hijacked
-from crishim.engine.docker.terminal import Terminal
+from crishim.engine.docker.hijacked_process import HijackedProcess
 from crishim.engine.features import Feature, has
 from crishim.engine.streams import EngineExec
 from crishim.engine.values import EngineFacts
-from crishim.errors import CRIError, EngineError, EngineNotFound, EngineUnavailable, ExecFailed
-from crishim.model.streams import OutputStream, TerminalSize, WantedStreams
+from crishim.errors import CRIError, EngineNotFound, EngineUnavailable, ExecFailed
+from crishim.model.streams import TerminalSize, WantedStreams
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +28,8 @@ _WORDS_LIMIT = 64 << 10
 """Bytes of the engine's words that are read when a process could not be started."""
 _LOST_START = 30.0
 """Seconds after which an exec that has neither started nor failed will not start any more: its request was lost."""
+_REMEMBER_AFTER = 1.0
+"""Seconds after which an exec that still runs is asked for its process: an engine that is restarted forgets it."""
 _KILLED = 137
 
 
@@ -48,7 +49,7 @@ class ExecState:
         return self.exit_code is not None and not self.pid
 
 
-class DockerExec(EngineExec):
+class DockerExec(HijackedProcess, EngineExec):
     """One exec of the engine's."""
 
     def __init__(
@@ -61,24 +62,17 @@ class DockerExec(EngineExec):
         container_id: str,
         wanted: WantedStreams,
     ) -> None:
+        super().__init__(connection, limits, container_id=container_id, wanted=wanted, resize=f"exec/{exec_id}/resize")
         self.id = exec_id
-        self.container_id = container_id
-        self._connection = connection
-        self._limits = limits
         self._facts = facts
-        self._wanted = wanted
         self._asked = False
-        self._stream: Hijacked | None = None
-        self._terminal = Terminal(connection, f"exec/{exec_id}/resize", limits.kill)
         self._first_size: TerminalSize | None = None
         self._sizing: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
+        self._remembering: asyncio.TimerHandle | None = None
         self._process: processes.Process | None = None
         self._last: ExecState | None = None
         """What the engine said once it had ended: it says the same for ever."""
-
-    def __repr__(self) -> str:
-        return f"<DockerExec {self.id[:13]} in {self.container_id[:13]}: {self._stream!r}>"
 
     async def start(self, size: TerminalSize | None = None) -> None:
         assert not self._asked, "an exec is started once"
@@ -89,16 +83,24 @@ class DockerExec(EngineExec):
             else:
                 # The engine takes it up when the process has started: earlier than if we waited for that to be told.
                 self._first_size = size
-        ids = {"container": self.container_id}
         self._asked = True
-        async with guard("start of an exec", self._limits.start, **ids):
-            self._stream = await self._connection.hijack(
-                "exec", f"exec/{self.id}/start", body, tty=self._wanted.tty, **ids
-            )
+        stream = await self._take_over("exec", "start of an exec", f"exec/{self.id}/start", body)
         if self._first_size is not None:
             self._sizing = self._connection.finish(self._give_first_size(), name=f"size of exec {self.id[:13]}")
         if not self._wanted.stdin:
-            self._stream.write_eof()
+            stream.write_eof()
+        self._remembering = asyncio.get_running_loop().call_later(_REMEMBER_AFTER, self._remember)
+
+    def _remember(self) -> None:
+        if self._process is None and not self._started().ended:
+            self._connection.finish(self._ask_for_process(), name=f"process of exec {self.id[:13]}")
+
+    async def _ask_for_process(self) -> None:
+        try:
+            await self._inspect()
+            log.debug("exec %s is %s", self.id[:13], self._process)
+        except CRIError as error:
+            log.debug("the process of an exec is not known: %s", error)
 
     async def _give_first_size(self) -> None:
         assert self._first_size is not None, "called with one"
@@ -110,6 +112,7 @@ class DockerExec(EngineExec):
 
     async def up(self) -> None:
         stream = self._started()
+        await self._pause(_START_LOOK)
         state = await self._until_known()
         if state is None or state.failed:
             raise ExecFailed(await self._words(), container=self.container_id)
@@ -214,32 +217,15 @@ class DockerExec(EngineExec):
 
     # --- streams
 
-    def _started(self) -> Hijacked:
-        if self._stream is None:
-            raise EngineUnavailable("the exec has not been started", container=self.container_id)
-        return self._stream
-
-    async def read(self) -> tuple[OutputStream, bytes] | None:
-        return await self._started().read()
-
-    async def write(self, data: bytes | memoryview) -> None:
-        await self._started().write(data)
-
     async def close_stdin(self) -> None:
         if not self._wanted.tty:
             self._started().write_eof()
 
-    async def resize(self, size: TerminalSize) -> None:
+    async def _runs(self) -> bool:
         try:
-            await self._terminal.resize(size)
-        except EngineError as error:
-            try:
-                state = await self._inspect()
-            except EngineNotFound:
-                return
-            if state.running:
-                raise
-            log.debug("a terminal was not resized, its process has ended: %s", error)
+            return (await self._inspect()).running
+        except EngineNotFound:
+            return False
 
     async def close(self) -> None:
         if self._closing is None:
@@ -247,6 +233,8 @@ class DockerExec(EngineExec):
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
+        if self._remembering is not None:
+            self._remembering.cancel()
         if self._stream is None:
             return
         ended = self._stream.ended

@@ -6,6 +6,7 @@ Not read, the engine is held up, and with it the process; a writer waits until t
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import deque
 from typing import Any
 
@@ -17,6 +18,9 @@ _READ_HIGH = 256 << 10
 """Bytes of output waiting to be read from which on the engine is held up."""
 _READ_LOW = 64 << 10
 _WRITE_HIGH = 256 << 10
+_SEND_BUFFER = 512 << 10
+"""Bytes that the kernel may hold for the engine (the kernel's own limit permitting): with its default, half of all
+pieces of input have to be sent in two, each time with two waits of the loop's."""
 
 
 class Hijacked(asyncio.Protocol):
@@ -104,6 +108,8 @@ class Hijacked(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         transport.set_write_buffer_limits(high=_WRITE_HIGH)
+        if (connected := transport.get_extra_info("socket")) is not None:
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
 
     def send(self, request: bytes) -> None:
         """Send the request that the engine answers with a stream."""

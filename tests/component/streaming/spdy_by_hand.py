@@ -32,6 +32,10 @@ class Client:
         """DATA."""
         self._writer.write(struct.pack(">II", stream, fin << 24 | len(data)) + data)
 
+    def ping(self, number: int) -> None:
+        """PING; the answer is passed over."""
+        self._writer.write(struct.pack(">III", 0x80030006, 4, number))
+
     async def received(self, stream: int, *, size: int = 0, ended: bool = False) -> bytes:
         """What came on a stream once it is so much, or has ended."""
         async with asyncio.timeout(20):

@@ -119,6 +119,40 @@ async def test_a_client_that_is_slow_holds_the_pod_up(
         writer.close()
 
 
+async def test_a_client_that_is_slow_with_many_connections_loses_none(server: StreamingServer) -> None:
+    """What waits for it is bounded, and is no reason to drop it when it asks for more meanwhile."""
+
+    async def pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write((await reader.readexactly(1)) * (4 << 20))
+        writer.close()
+
+    async with listening(pour) as port:
+        client = await spdy.dial(server.port_forward(Forward()))
+
+        def open_pair(number: int) -> None:
+            for stream, kind in ((4 * number + 1, "error"), (4 * number + 3, "data")):
+                client.open(stream, {"streamtype": kind, "port": str(port), "requestid": str(number)})
+            client.send(4 * number + 3, bytes([number]))
+
+        for number in range(12):
+            open_pair(number)
+        (connection,) = server._connections
+        most = 0
+        for ping in range(1, 200, 2):
+            await until(lambda: connection.congested)
+            most = max(most, connection._transport.get_write_buffer_size())
+            client.ping(ping)
+            await client.received(3, size=ping * 4096)
+        for number in range(12, 16):
+            open_pair(number)
+        for number in range(16):
+            received = await client.received(4 * number + 3, ended=True)
+            assert (len(received), received.count(number)) == (4 << 20, 4 << 20)
+            assert await client.received(4 * number + 1, ended=True) == b""
+        assert most < 1 << 20
+        client.close()
+
+
 async def test_the_session_ends_with_the_pod(
     server: StreamingServer, go_client: GoClient, transport: tuple[str, ...]
 ) -> None:

@@ -99,12 +99,15 @@ def test_bad_requests(server: CrishimServer, transport: str) -> None:
 def test_dropped_clients(crictl: Crictl, transport: str, scaled: Callable[[int], int]) -> None:
     """Trap 6: many come, and are killed at some moment; the fixture looks for what they leave in the server."""
     container = Pod(crictl.server).start(make_container(command=["cat"], stdin=True))
-    for _ in range(max(scaled(1000) // 10, 10)):
+    for number in range(max(scaled(1000) // 10, 10)):
         several = [crictl.start("attach", transport, "-i", container) for _ in range(5)]
         for process in several:
             assert process.stdin is not None
-            process.stdin.write(b"x")
+            process.stdin.write(b"x\n")
             process.stdin.flush()
+        for process in several[number % 6 :]:  # these are attached, the others somewhere on their way
+            assert process.stdout is not None
+            assert process.stdout.read(1) == b"x"
         for process in several:
             process.kill()
             process.wait()

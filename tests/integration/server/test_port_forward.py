@@ -67,7 +67,7 @@ def test_many_connections(crictl: Crictl, transport: str, address: str, scaled: 
     port = forwarded_port(crictl.start("port-forward", transport, pod.id, f"0:{PORT}"))
     assert whole(port)
     with ThreadPoolExecutor(8) as threads:
-        assert all(threads.map(lambda _: whole(port), range(scaled(20))))
+        assert all(threads.map(lambda _: whole(port), range(scaled(100))))
 
 
 def test_refused_port_is_told(crictl: Crictl, transport: str) -> None:
