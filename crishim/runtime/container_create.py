@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 
 from crishim.aiokit.steps import step
 from crishim.aiokit.undo import UndoStack
@@ -17,7 +19,8 @@ from crishim.errors import (
     NameReserved,
     SandboxNotReady,
 )
-from crishim.model import ContainerConfig, NamespaceMode, PodSandboxConfig
+from crishim.model import ContainerConfig, LinuxContainerSecurityContext, Mount, NamespaceMode, PodSandboxConfig
+from crishim.runtime.container_identity import settle_identity
 from crishim.runtime.container_remove import remove_known
 from crishim.runtime.core import Runtime
 from crishim.runtime.engine_create import create_named
@@ -41,11 +44,13 @@ async def create_container(
         raise InvalidArgument("is missing", field="config.metadata.name")
     if config.image is None or not config.image.image:
         raise InvalidArgument("is missing", field="config.image.image")
+    name, wanted_image = make_container_name(config.metadata, sandbox.metadata), config.image.image
     log_directory = (sandbox_config.log_directory if sandbox_config else "") or sandbox.record.config.log_directory
     log_path = make_log_path(log_directory, config.log_path)
     _need_ready(rt, sandbox.id)
     with step("image"):
-        image = await rt.images.resolve_for_container(config.image.image)
+        image = await rt.images.resolve_for_container(wanted_image)
+        config = replace(config, mounts=await _resolve_volumes(rt, config.mounts))
     target = _resolve_target(rt, sandbox.id, config)
     # In a thread: it looks at the mounts' sources, and one on a file server that is away may hold it for ever.
     spec = await asyncio.to_thread(
@@ -61,7 +66,6 @@ async def create_container(
     )
     if not (spec.entrypoint or spec.command or image.entrypoint or image.command):
         raise InvalidArgument("neither the request nor the image says what to run", field="config.command")
-    name = make_container_name(config.metadata, sandbox.metadata)
     second_name = f"{name}_{sandbox.id[:12]}"
     async with (
         rt.names.reserve(name, second_name),
@@ -78,12 +82,16 @@ async def create_container(
                 await rt.link.engine.remove(container_id)
 
         try:
-            with rt.images.hold(image.id):
+            with ExitStack() as holds:
+                for held in (image.id, *(mount.source for mount in spec.mounts if mount.image)):
+                    holds.enter_context(rt.images.hold(held))
+                context = (config.linux.security_context if config.linux else None) or LinuxContainerSecurityContext()
+                spec = await settle_identity(rt, undo, name, spec, context, image)
                 container_id = await undo.effect("create", create_named(rt, name, spec), remove)
         except EngineNotFound as error:
             _need_ready(rt, sandbox.id, error)
             if await rt.images.recheck(image.id) is None:
-                raise ImageNotFound(f"image {config.image.image} was removed", image=image.id) from error
+                raise ImageNotFound(f"image {wanted_image} was removed", image=image.id) from error
             raise
         except CRIError as error:
             # The engine may refuse because the sandbox was stopped meanwhile; then that is the reason to tell.
@@ -97,6 +105,19 @@ async def create_container(
         rt.index.put_container(Container(record=record, sandbox_id=sandbox.id, live=live, log_path=log_path))
         undo.forget()
         return live.id
+
+
+async def _resolve_volumes(rt: Runtime, mounts: Sequence[Mount]) -> tuple[Mount, ...]:
+    """The mounts with the ids of the images that they name (CRI `ImageSpec.image_ref`). Raises ImageNotFound."""
+    resolved = []
+    for i, mount in enumerate(mounts):
+        if mount.image is not None and mount.image.image:
+            field = f"config.mounts[{i}].image.image"
+            found = await rt.images.resolve_for_container(mount.image.image, field=field)
+            resolved.append(replace(mount, image=replace(mount.image, image_ref=found.id)))
+        else:
+            resolved.append(mount)
+    return tuple(resolved)
 
 
 def _need_ready(rt: Runtime, sandbox_id: str, cause: CRIError | None = None) -> None:

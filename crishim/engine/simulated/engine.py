@@ -15,7 +15,7 @@ from crishim.engine.simulated.exec import SimulatedAttachment, SimulatedExec, ne
 from crishim.engine.simulated.facts import default_facts
 from crishim.engine.simulated.faults import Fault, Match, Scripted
 from crishim.engine.simulated.gate import Gate
-from crishim.engine.simulated.images import ImageStore, default_images, familiar, made_up
+from crishim.engine.simulated.images import ImageStore, default_files, default_images, familiar, made_up
 from crishim.engine.simulated.machine import Machine
 from crishim.engine.simulated.program import DEFAULT_MISSING
 from crishim.engine.values import (
@@ -58,6 +58,8 @@ class SimulatedEngine(Engine):
         self.facts = facts or default_facts(str(root or "/"))
         self.registry_failures: dict[str, Exception] = {}
         """References (as Docker shows them) whose pull ends with this error."""
+        self.image_files = default_files()
+        """Files that containers are found to have, by image id and absolute path."""
         self.pulls_under_way = 0
         """How many pulls were begun and not left."""
         self._gate = Gate(self.clock)
@@ -145,6 +147,15 @@ class SimulatedEngine(Engine):
     async def inspect(self, id_or_name: str) -> EngineContainer:
         """A container by id, name, or unique prefix of an id."""
         return await self._gate.answer("inspect", lambda: self._machine.find(id_or_name).view(), id_or_name)
+
+    async def read_file(self, container_id: str, path: str) -> bytes | None:
+        """A file of the container's image, out of `image_files`."""
+        return await self._gate.answer(
+            "read_file",
+            lambda: self.image_files.get(self._machine.find(container_id).shown.image_id, {}).get(path),
+            container_id,
+            path,
+        )
 
     async def list_containers(self, labels: Mapping[str, str] | None = None, *, image: str = "") -> Sequence[str]:
         """Ids of containers, the newest first."""

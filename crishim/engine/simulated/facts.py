@@ -15,7 +15,7 @@ def default_facts(data_root: str) -> EngineFacts:
     return EngineFacts(
         name="simulated",
         version=__version__,
-        api_version=(1, 47),
+        api_version=(1, 48),
         cgroup_driver="cgroupfs",
         cgroup_version=2,
         data_root=data_root,
