@@ -27,6 +27,7 @@ from crishim.runtime.engine_create import create_named
 from crishim.runtime.names import make_container_name
 from crishim.runtime.objects import Container, Sandbox
 from crishim.runtime.spec.container import make_container_spec, make_log_path
+from crishim.runtime.spec.sandbox import make_runtime
 
 
 async def create_container(
@@ -48,6 +49,7 @@ async def create_container(
     log_directory = (sandbox_config.log_directory if sandbox_config else "") or sandbox.record.config.log_directory
     log_path = make_log_path(log_directory, config.log_path)
     _need_ready(rt, sandbox.id)
+    _check_handlers(rt, config)
     with step("image"):
         image = await rt.images.resolve_for_container(wanted_image)
         config = replace(config, mounts=await _resolve_volumes(rt, config.mounts))
@@ -105,6 +107,14 @@ async def create_container(
         rt.index.put_container(Container(record=record, sandbox_id=sandbox.id, live=live, log_path=log_path))
         undo.forget()
         return live.id
+
+
+def _check_handlers(rt: Runtime, config: ContainerConfig) -> None:
+    """Raise UnknownRuntimeHandler for an image that is meant for a handler which is not known: images are the same for
+    all handlers here (CRI `ImageSpec.runtime_handler`)."""
+    for image in (config.image, *(mount.image for mount in config.mounts)):
+        if image is not None:
+            make_runtime(image.runtime_handler, rt.link.facts)
 
 
 async def _resolve_volumes(rt: Runtime, mounts: Sequence[Mount]) -> tuple[Mount, ...]:

@@ -67,8 +67,9 @@ def _check_ways(mount: Mount, facts: EngineFacts, field: str) -> None:
     """Raise for the ways of mounting that contradict each other, or that the engine's API cannot carry."""
     if mount.mount_options:
         raise UnsupportedField("the engine's API carries no mount options", field=f"{field}.mount_options")
-    if mount.uid_mappings or mount.gid_mappings:
-        raise UnsupportedField("idmapped mounts need a pod with a user namespace", field=f"{field}.uidMappings")
+    for name, mappings in (("uidMappings", mount.uid_mappings), ("gidMappings", mount.gid_mappings)):
+        if mappings:
+            raise UnsupportedField("idmapped mounts need a pod with a user namespace", field=f"{field}.{name}")
     if mount.selinux_relabel and "selinux" in facts.security:
         raise UnsupportedField("the engine's mounts are not relabelled", field=f"{field}.selinux_relabel")
     if mount.recursive_read_only:

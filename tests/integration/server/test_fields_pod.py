@@ -14,6 +14,7 @@ import pytest
 from crishim.cri.v1 import runtime_pb2 as pb
 from tests.env import linux as kernel
 from tests.env.engine import TestEngine
+from tests.integration.server.inside import limits
 from tests.integration.server.pods import (
     READY,
     RUNNING,
@@ -238,32 +239,6 @@ def test_devices(server: CrishimServer, tmp_path: Path) -> None:
 
 
 # --- limits
-
-
-def cgroup_file(api: Any, container_id: str, controller: str, *names: str) -> str:
-    """The first of the files `names` (of cgroup v1 and v2) of a container's cgroup."""
-    for line in Path(f"/proc/{pid_of(api, container_id)}/cgroup").read_text().splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controller in controllers.split(",") or not controllers:
-            mount = Path("/sys/fs/cgroup", controllers if Path("/sys/fs/cgroup", controllers).exists() else controller)
-            for name in names:
-                if (file := mount / path.lstrip("/") / name).exists():
-                    return file.read_text().strip()
-    raise AssertionError(f"no {names} of {container_id[:13]}")
-
-
-def limits(api: Any, container_id: str) -> tuple[str, str, str, str]:
-    """Memory, quota, shares and CPUs in force, in the words of cgroup v1."""
-
-    def read(controller: str, *names: str) -> str:
-        return cgroup_file(api, container_id, controller, *names)
-
-    return (
-        read("memory", "memory.limit_in_bytes", "memory.max"),
-        read("cpu", "cpu.cfs_quota_us", "cpu.max").split()[0],
-        read("cpu", "cpu.shares", "cpu.weight"),
-        read("cpuset", "cpuset.cpus", "cpuset.cpus.effective"),
-    )
 
 
 def test_resources(server: CrishimServer, engine: TestEngine) -> None:

@@ -64,7 +64,7 @@ OF_IMAGE = {"image": VOLUME, "host_path": "", "readonly": True}
         ({"mount_options": ("noexec", "suid")}, InvalidArgument, "mount_options[1]"),
         ({"mount_options": ("noexec",)}, UnsupportedField, "mount_options"),
         ({"uid_mappings": IDS}, UnsupportedField, "uidMappings"),
-        ({"gid_mappings": IDS}, UnsupportedField, "uidMappings"),
+        ({"gid_mappings": IDS}, UnsupportedField, "gidMappings"),
         ({"recursive_read_only": True}, InvalidArgument, "recursive_read_only"),
         ({"recursive_read_only": True, "readonly": True, "propagation": SLAVE}, InvalidArgument, "recursive_read_only"),
         ({"image": VOLUME, "readonly": True}, InvalidArgument, "host_path"),
