@@ -48,6 +48,21 @@ def test_symbolic_links_are_followed(tmp_path: Path, facts: EngineFacts) -> None
     assert made.source == str(tmp_path / "real")
 
 
+def test_links_anywhere_in_a_path(tmp_path: Path, facts: EngineFacts) -> None:
+    (tmp_path / "real" / "inner").mkdir(parents=True)
+    (tmp_path / "folder").symlink_to("real")
+    (tmp_path / "real" / "loop").symlink_to("loop")
+    (tmp_path / "real" / "up").symlink_to("inner")
+    real = str(tmp_path / "real" / "inner")
+    for path in ("folder/inner", "folder/up", "real/inner/", "folder/inner/.", "real/./inner", "folder/inner/../inner"):
+        mounts = [Mount(container_path=f"/{i}", host_path=f"{tmp_path}/{path}") for i in range(2)]
+        assert {mount.source for mount in make_mounts(mounts, facts, "f")} == {real}, path
+    assert make_mounts([Mount(container_path="/x", host_path="/")], facts, "f")[0].source == "/"
+    for path in ("folder/loop", "folder/none", "none/x"):
+        with pytest.raises(InvalidArgument):
+            make_mounts([Mount(container_path="/x", host_path=f"{tmp_path}/{path}")], facts, "f")
+
+
 IDS = (IDMapping(),)
 VOLUME = ImageSpec(image="x", image_ref="sha256:x")
 OF_IMAGE = {"image": VOLUME, "host_path": "", "readonly": True}
