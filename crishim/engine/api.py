@@ -92,6 +92,13 @@ class Engine(ABC):
         """
 
     @abstractmethod
+    async def has_path(self, container_id: str, path: str) -> bool:
+        """Whether there is a file or folder (`path` absolute) in a container, with its mounts, started or not.
+
+        EngineNotFound if there is no such container. EngineError where one of its mounts cannot be made.
+        """
+
+    @abstractmethod
     async def list_containers(self, labels: Mapping[str, str] | None = None, *, image: str = "") -> Sequence[str]:
         """Ids of all containers, running or not, that carry these labels (an empty value: the key alone counts) and
         were made from this image (id, or empty for any)."""

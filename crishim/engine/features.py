@@ -51,12 +51,13 @@ def has(facts: EngineFacts, feature: Feature) -> bool:
     return facts.cdi if feature is Feature.CDI_DEVICES else True
 
 
-def recurses_readonly(facts: EngineFacts) -> bool:
-    """Whether a mount can be made read-only with all that is mounted below it: the engine can say it and the kernel do
-    it (mount_setattr, Linux 5.12)."""
+def recurses_readonly(facts: EngineFacts, runtime: str) -> bool:
+    """Whether a mount can be made read-only with all that is mounted below it: the engine can say it, the runtime says
+    that it can, and the kernel does it (mount_setattr, Linux 5.12)."""
     match = re.match(r"(\d+)\.(\d+)", facts.kernel)
     kernel = (int(match[1]), int(match[2])) if match else (0, 0)
-    return has(facts, Feature.READONLY_RECURSION) and kernel >= _SETS_ATTRIBUTES
+    able = runtime in facts.readonly_recursion and kernel >= _SETS_ATTRIBUTES
+    return has(facts, Feature.READONLY_RECURSION) and able
 
 
 def needs(feature: Feature) -> str:

@@ -10,11 +10,14 @@ from dataclasses import replace
 from crishim.aiokit.steps import step
 from crishim.aiokit.undo import UndoStack
 from crishim.checkpoint.record import ContainerRecord
+from crishim.engine.values import ContainerSpec
 from crishim.errors import (
     ContainerNotFound,
     CRIError,
+    EngineError,
     EngineNotFound,
     ImageNotFound,
+    ImageVolumeMountFailed,
     InvalidArgument,
     NameReserved,
     SandboxNotReady,
@@ -99,6 +102,7 @@ async def create_container(
             # The engine may refuse because the sandbox was stopped meanwhile; then that is the reason to tell.
             _need_ready(rt, sandbox.id, error)
             raise
+        await _check_sub_paths(rt, container_id, spec)
         with step("engine inspect", engine=True):
             live = await rt.link.engine.inspect(container_id)
         record = ContainerRecord(id=live.id, config=config, image_ref=image.id, created_at=live.created_at)
@@ -128,6 +132,22 @@ async def _resolve_volumes(rt: Runtime, mounts: Sequence[Mount]) -> tuple[Mount,
         else:
             resolved.append(mount)
     return tuple(resolved)
+
+
+async def _check_sub_paths(rt: Runtime, container_id: str, spec: ContainerSpec) -> None:
+    """Raise ImageVolumeMountFailed for a folder that an image does not have: the engine misses it at the start only."""
+    for mount in spec.mounts:
+        if mount.image_subpath:
+            reason = f"the image has no {mount.image_subpath!r}"
+            try:
+                with step("engine look for sub path", engine=True):
+                    found = await rt.link.engine.has_path(container_id, mount.target)
+            except EngineNotFound:
+                raise
+            except EngineError as error:
+                raise ImageVolumeMountFailed(f"{mount.target}: {reason}: {error}") from error
+            if not found:
+                raise ImageVolumeMountFailed(f"{mount.target}: {reason}")
 
 
 def _need_ready(rt: Runtime, sandbox_id: str, cause: CRIError | None = None) -> None:

@@ -93,9 +93,12 @@ def node_status(rt: Runtime) -> NodeStatus:
 
 
 def _handlers(facts: EngineFacts) -> tuple[HandlerFeatures, ...]:
-    recursive = recurses_readonly(facts)
-    names = ("", *sorted(facts.runtimes))
-    return tuple(HandlerFeatures(name, recursive_read_only_mounts=recursive) for name in names)
+    """The handlers with what each is found able to do; the nameless one is the engine's default runtime."""
+    runtimes = [("", facts.default_runtime), *((name, name) for name in sorted(facts.runtimes))]
+    return tuple(
+        HandlerFeatures(name, recursive_read_only_mounts=recurses_readonly(facts, runtime))
+        for name, runtime in runtimes
+    )
 
 
 def _info(rt: Runtime, facts: EngineFacts | None) -> dict[str, object]:

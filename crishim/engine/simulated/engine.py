@@ -28,11 +28,17 @@ from crishim.engine.values import (
     PullProgress,
     RegistryAuth,
 )
-from crishim.errors import EngineConflict, EngineNotFound
+from crishim.errors import EngineConflict, EngineError, EngineNotFound, Kind
 from crishim.model.streams import TerminalSize, WantedStreams
 
 EXEC_CALLS = frozenset({"exec_start", "exec_inspect", "exec_kill", "resize"})
 """What an exec asks of the engine once it is prepared, as `calls` counts it and `script` strikes it."""
+
+
+def _below(paths: Iterable[str], folder: str) -> set[str]:
+    """What the paths that are, or lie below, `folder` have after it."""
+    top = folder.rstrip("/")
+    return {path.removeprefix(top) for path in paths if path == top or path.startswith(f"{top}/")}
 
 
 class SimulatedEngine(Engine):
@@ -156,6 +162,21 @@ class SimulatedEngine(Engine):
             container_id,
             path,
         )
+
+    async def has_path(self, container_id: str, path: str) -> bool:
+        """Whether a file of that path, or below it, is in `image_files`, of the container's image or of one mounted."""
+
+        def look() -> bool:
+            container = self._machine.find(container_id)
+            files = {*self.image_files.get(container.shown.image_id, {})}
+            for mount in container.spec.mounts:
+                shown = _below(self.image_files.get(mount.source, {}), f"/{mount.image_subpath}")
+                if mount.image_subpath and not shown:
+                    raise EngineError(f"cannot access path {mount.image_subpath}", kind=Kind.INTERNAL)
+                files |= {mount.target, *(mount.target + rest for rest in shown)}
+            return bool(_below(files, path))
+
+        return await self._gate.answer("has_path", look, container_id, path)
 
     async def list_containers(self, labels: Mapping[str, str] | None = None, *, image: str = "") -> Sequence[str]:
         """Ids of containers, the newest first."""

@@ -23,6 +23,7 @@ def default_facts(data_root: str) -> EngineFacts:
         containerd_store=False,
         runtimes=("runc",),
         default_runtime="runc",
+        readonly_recursion=frozenset({"runc"}),
         security=frozenset({"seccomp", "cgroupns"}),
         architecture=machine.machine,
         kernel=machine.release,

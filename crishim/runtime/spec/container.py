@@ -55,6 +55,7 @@ def make_container_spec(
         context.namespace_options, sandbox.namespaces, sandbox.id, target_in_pod, f"{_CONTEXT}.namespace_options"
     )
     privileged = context.privileged
+    runtime = make_runtime(sandbox.record.runtime_handler, facts)
     add, drop = security.make_capabilities(context.capabilities, f"{_CONTEXT}.capabilities")
     pod = sandbox.record.config.linux
     return ContainerSpec(
@@ -75,7 +76,7 @@ def make_container_spec(
         stdin=config.stdin,
         stdin_once=config.stdin and config.stdin_once,
         stop_signal=make_stop_signal(config.stop_signal),
-        runtime=make_runtime(sandbox.record.runtime_handler, facts),
+        runtime=runtime,
         cgroup_parent=make_cgroup_parent(pod.cgroup_parent if pod else "", facts, "sandbox.linux.cgroup_parent"),
         network_mode=modes.network,
         ipc_mode=modes.ipc,
@@ -109,7 +110,7 @@ def make_container_spec(
         shm_size=settings.shm_size,
         oom_score_adj=host.clamp_oom_score(resources.oom_score_adj),
         resources=make_create_resources(resources, settings.pids_limit),
-        mounts=make_mounts(config.mounts, facts, "config.mounts"),
+        mounts=make_mounts(config.mounts, facts, "config.mounts", runtime=runtime),
         devices=make_devices(config.devices, "config.devices"),
         cdi_devices=make_cdi_devices(config.cdi_devices, facts, "config.CDI_devices"),
         log_spool=LogSpool(max_size=settings.log_spool_size, max_files=settings.log_spool_files),

@@ -22,15 +22,20 @@ _OPTIONS = frozenset(("noexec", "nodev", "nosuid"))
 _CDI_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z][A-Za-z0-9_.-]*=[A-Za-z0-9][A-Za-z0-9_.:-]*")
 
 
-def make_mounts(mounts: Sequence[Mount], facts: EngineFacts, field: str) -> tuple[EngineMount, ...]:
+def make_mounts(
+    mounts: Sequence[Mount], facts: EngineFacts, field: str, *, runtime: str = ""
+) -> tuple[EngineMount, ...]:
     """Mounts for the engine. Sources must exist (nothing is made on the host); symbolic links are followed.
 
-    An image is that of `image_ref`. Raises InvalidArgument, UnsupportedField, RROUnsupported, ImageVolumeMountFailed.
+    An image is that of `image_ref`; `runtime` is the engine's, empty for its default one. Raises InvalidArgument,
+    UnsupportedField, RROUnsupported, ImageVolumeMountFailed.
     """
     made: dict[str, EngineMount] = {}
     folders: dict[str, str] = {}
     for i, mount in enumerate(mounts):
         one = _make_mount(mount, facts, f"{field}[{i}]", folders)
+        if one.recursive_readonly and not recurses_readonly(facts, runtime or facts.default_runtime):
+            raise RROUnsupported(f"{field}[{i}]: engine, runtime or kernel cannot make a mount recursively read-only")
         if one.target in made:
             raise InvalidArgument(f"something else is mounted at {one.target}", field=f"{field}[{i}].container_path")
         made[one.target] = one
@@ -53,8 +58,6 @@ def _make_mount(mount: Mount, facts: EngineFacts, field: str, folders: dict[str,
         return _make_image_mount(mount, mount.image.image_ref, target, facts, field)
     if mount.image_sub_path:
         raise InvalidArgument("goes with an image only", field=f"{field}.image_sub_path")
-    if mount.recursive_read_only and not recurses_readonly(facts):
-        raise RROUnsupported(f"{field}: engine or kernel cannot make a mount recursively read-only")
     return EngineMount(
         source=_existing(mount.host_path, f"{field}.host_path", folders),
         target=target,

@@ -15,8 +15,11 @@ async def check_read_file(engine: Engine, world: World) -> None:
     assert passwd.startswith(b"root:"), passwd
     assert await engine.read_file(container_id, "/etc/no-such-file") is None
     assert await engine.read_file(container_id, "/etc") is None
+    paths = ("/etc/passwd", "/etc", "/etc/no-such-file")
+    assert [await engine.has_path(container_id, path) for path in paths] == [True, True, False]
     await engine.start(container_id)
     assert await engine.read_file(container_id, "/etc/passwd") == passwd
     await engine.remove(container_id)
     await refused(engine.read_file(container_id, "/etc/passwd"), EngineNotFound, "a file of a removed container")
+    await refused(engine.has_path(container_id, "/etc"), EngineNotFound, "a path of a removed container")
     await refused(engine.read_file("..", "/etc/passwd"), EngineNotFound, "a file of what is no container")

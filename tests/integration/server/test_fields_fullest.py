@@ -82,7 +82,7 @@ def test_the_fullest_pod(server: CrishimServer, engine: TestEngine, tmp_path: Pa
 
 
 def test_pod_resources_are_remembered(server: CrishimServer) -> None:
-    """They come back in the verbose status, after a restart of the server, too."""
+    """They come back in the verbose status, those of the update beside those that were asked for at first."""
     asked = pod_linux()
     asked.overhead.CopyFrom(pb.LinuxContainerResources(memory_limit_in_bytes=2 * MIB))
     asked.resources.CopyFrom(pb.LinuxContainerResources(cpu_shares=77))
@@ -101,11 +101,8 @@ def test_pod_resources_are_remembered(server: CrishimServer) -> None:
         resources=pb.LinuxContainerResources(cpu_shares=78),
     )
     server.client.UpdatePodSandboxResources(update, timeout=CALL)
-    for _ in range(2):
-        found = told()
-        assert found["overhead"]["memory_limit_in_bytes"] == 3 * MIB
-        assert found["resources"]["cpu_shares"] == 78
-        server.restart()
+    found = told()
+    assert (found["overhead"]["memory_limit_in_bytes"], found["resources"]["cpu_shares"]) == (3 * MIB, 78)
 
 
 def test_updates_one_by_one(server: CrishimServer, engine: TestEngine) -> None:
@@ -159,8 +156,9 @@ def test_updates_one_by_one(server: CrishimServer, engine: TestEngine) -> None:
     until(lambda: container_status(server, container_id).resources.linux.cpu_shares == 256, "somebody else's change")
     assert container_status(server, container_id).resources.linux.memory_limit_in_bytes == 32 * MIB
     assert limits(engine.api, container_id)[0] == str(32 * MIB)
+    told = container_status(server, container_id).resources.linux
     server.restart()
-    assert container_status(server, container_id).resources.linux.memory_limit_in_bytes == 32 * MIB
+    assert container_status(server, container_id).resources.linux == told
 
 
 def test_recursive_read_only(server: CrishimServer, engine: TestEngine, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from crishim.errors import ExecFailed, ExecTimeout
-from crishim.model import LinuxContainerConfig, LinuxContainerSecurityContext
+from crishim.model import ImageSpec, LinuxContainerConfig, LinuxContainerSecurityContext, Mount
 from tests.usecase.runtime.world import HOST_NETWORK, World
 
 Call = Callable[[World, str, str], Coroutine[Any, Any, object]]
@@ -27,6 +27,8 @@ class Scenario:
 
 
 NAMED_USER = LinuxContainerConfig(security_context=LinuxContainerSecurityContext(run_as_username="app"))
+
+VOLUME = Mount(container_path="/v", readonly=True, image=ImageSpec(image="busybox"), image_sub_path="etc")
 
 
 async def nothing(world: World) -> tuple[str, str]:
@@ -108,6 +110,7 @@ SCENARIOS: dict[str, Scenario] = {
     "remove running": Scenario(running, lambda w, s, c: w.remove(s)),
     "remove stopped": Scenario(stopped, lambda w, s, c: w.remove(s)),
     "create": Scenario(sandbox, lambda w, s, c: w.create(s)),
+    "create with an image volume": Scenario(sandbox, lambda w, s, c: w.create(s, mounts=(VOLUME,))),
     "create with a user of the image": Scenario(sandbox, lambda w, s, c: w.create(s, linux=NAMED_USER)),
     "start": Scenario(created, lambda w, s, c: w.start_container(c)),
     "stop container at once": Scenario(running, lambda w, s, c: w.stop_container(c, 0)),

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from crishim.errors import InvalidArgument
-from crishim.model import LinuxContainerConfig, LinuxContainerSecurityContext, SupplementalGroupsPolicy
+from crishim.errors import ImageInUse, ImageNotFound, ImageVolumeMountFailed, InvalidArgument
+from crishim.model import (
+    ImageSpec,
+    LinuxContainerConfig,
+    LinuxContainerSecurityContext,
+    Mount,
+    SupplementalGroupsPolicy,
+)
 from tests.usecase.runtime.world import World
 
 
@@ -41,4 +48,33 @@ async def test_a_user_that_the_image_lacks(world: World) -> None:
         with pytest.raises(InvalidArgument, match="run_as_username"):
             await world.create(sandbox, linux=linux(run_as_username="ghost"))
         assert [container.id for container in world.engine.containers] == [sandbox]
+    await world.check_consistent()
+
+
+async def test_a_folder_that_the_image_lacks(world: World) -> None:
+    sandbox = await world.run()
+    volume = Mount(container_path="/v", readonly=True, image=ImageSpec(image="busybox"), image_sub_path="no/such")
+    with pytest.raises(ImageVolumeMountFailed, match=r"^ImageVolumeMountFailed: /v: the image has no 'no/such'"):
+        await world.create(sandbox, mounts=(volume,))
+    with pytest.raises(ImageNotFound):
+        await world.create(sandbox, mounts=(replace(volume, image=ImageSpec(image="none:1")),))
+    assert [container.id for container in world.engine.containers] == [sandbox]
+    await world.check_consistent()
+
+
+async def test_the_image_of_a_volume_is_in_use(world: World) -> None:
+    sandbox = await world.run()
+    volume = await world.rt.images.pull(ImageSpec(image="files:1"))
+    mount = Mount(container_path="/v", readonly=True, image=ImageSpec(image="files:1"))
+    container = await world.create(sandbox, mounts=(mount,))
+    told = world.rt.index.need_container(container).record.config.mounts[0].image
+    assert told is not None
+    assert told.image_ref == volume
+    with pytest.raises(ImageInUse):
+        await world.rt.images.remove(ImageSpec(image=volume))
+    await world.restart()
+    with pytest.raises(ImageInUse):
+        await world.rt.images.remove(ImageSpec(image=volume))
+    await world.remove_container(container)
+    await world.rt.images.remove(ImageSpec(image=volume))
     await world.check_consistent()
