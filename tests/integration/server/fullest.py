@@ -188,8 +188,11 @@ def check_told(pod: Pod, container_id: str, config: pb.ContainerConfig) -> None:
         assert getattr(in_force, name) == getattr(asked, name), name
 
 
-def check_plain(pod: Pod, api: EngineApi) -> None:
-    """Start a container that asks for nothing; what the kernel has of it is CRI's defaults, not the engine's."""
+def check_plain(pod: Pod, api: EngineApi, *, processes: str = "max") -> None:
+    """Start a container that asks for nothing; what the kernel has of it is CRI's defaults, not the engine's.
+
+    `processes`: how many it may have by the server's configuration.
+    """
     container_id = pod.start(make_container("plain", linux=None))
     pid = pid_of(api, container_id)
     status = status_of(api, container_id)
@@ -204,7 +207,7 @@ def check_plain(pod: Pod, api: EngineApi) -> None:
     assert (memory == "max" or int(memory) > 1 << 60, quota in ("-1", "max")) == (True, True)
     assert shares in ("1024", "100")
     assert cpus == cgroup_file(api, pod.id, "cpuset", "cpuset.cpus", "cpuset.cpus.effective")
-    assert cgroup_file(api, container_id, "pids", "pids.max") == "max"
+    assert cgroup_file(api, container_id, "pids", "pids.max") == processes
     words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1]
     assert words == [word.encode() for word in SLEEP], "no init of the engine's in front"
     size = os.statvfs(f"/proc/{pid}/root/dev/shm")

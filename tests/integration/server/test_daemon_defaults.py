@@ -52,10 +52,10 @@ def hostile(new_engine: Callable[..., TestEngine], tmp_path: Path) -> TestEngine
 
 
 def test_nothing_leaks_in(new_server: Callable[..., CrishimServer], hostile: TestEngine, tmp_path: Path) -> None:
-    server = new_server(hostile.url)
+    server = new_server(hostile.url, flags=["--pids-limit=4321"])
     server.start()
     pod = Pod(server)
-    check_plain(pod, hostile.api)
+    check_plain(pod, hostile.api, processes="4321")
     check_told(pod, *check_fullest(pod, hostile.api, tmp_path / "asked"))
     container_id = pod.start(make_container(labels={"app": "web"}))
     for key in (pod.id, container_id):

@@ -217,6 +217,19 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+LACKING: dict[str, dict[str, Any]] = {
+    "apparmor": {"apparmor": pb.SecurityProfile(profile_type=pb.SecurityProfile.Localhost, localhost_ref="mine")},
+    "apparmor_profile": {"apparmor_profile": "localhost/mine"},
+    "selinux_options": {"selinux_options": pb.SELinuxOption(level="s0:c1,c2")},
+    "add_ambient_capabilities": {"capabilities": pb.Capability(add_ambient_capabilities=["KILL"])},
+    "unified": {"resources": pb.LinuxContainerResources(unified={"memory.high": "1"})},
+    "hugepage_limits[0]": {
+        "resources": pb.LinuxContainerResources(hugepage_limits=[pb.HugepageLimit(page_size="2MB", limit=2 * MIB)])
+    },
+}
+"""What the engine's API or a test world's kernel does not have, by the field that the refusal names."""
+
+
 def test_bad_values(server: CrishimServer, engine: TestEngine, tmp_path: Path) -> None:
     """Beside those of test_bad_input: refused with the field's path, and nothing is created."""
     large, rules = tmp_path / "large", tmp_path / "rules"
@@ -241,6 +254,10 @@ def test_bad_values(server: CrishimServer, engine: TestEngine, tmp_path: Path) -
         if found != (grpc.StatusCode.INVALID_ARGUMENT, True):
             wrong[name] = (found, text(caught.value))
     assert wrong == {}
+    for where, context in LACKING.items():
+        with pytest.raises(grpc.RpcError) as caught:
+            pod.create(make_container(linux=linux(**context)))
+        assert (code(caught.value), where in text(caught.value)) == (grpc.StatusCode.FAILED_PRECONDITION, True), where
     raw = make_container(envs=[pb.KeyValue(key="A", value=b"\xff\xfe")])
     with pytest.raises(grpc.RpcError, match=r"config\.envs\[0\]\.value: byte 0 is not UTF-8"):
         pod.create(raw)

@@ -186,13 +186,16 @@ def test_privileges(server: CrishimServer, engine: TestEngine, tmp_path: Path) -
         },
     }
     pod = Pod(server)
-    script = "grep Seccomp: /proc/self/status; mkdir /tmp/a 2>/dev/null && echo made"
+    script = (
+        "grep Seccomp: /proc/self/status; mkdir /tmp/a 2>/dev/null && echo made;"
+        " unshare -U true 2>/dev/null && echo unshared"
+    )
     found = {
         name: pod.say(f"{script}; true", linux=linux(**context)).replace("Seccomp:\t", "").split()
         for name, context in profiles.items()
     }
-    assert found["nothing"][:2] == found["unconfined"][:2] == ["0", "made"]
-    assert found["default"] == found["deprecated"] == ["2", "made"]
+    assert found["nothing"] == found["unconfined"] == ["0", "made", "unshared"]
+    assert found["default"] == found["deprecated"] == ["2", "made"], "the default denies a call"
     assert found["file"][0] == "2"
     assert "made" not in found["file"]
     assert found["typed wins"][0] == "0"
