@@ -70,8 +70,8 @@ def _compare(served: Served, api: EngineApi, name: str, config: cri.ContainerCon
 
 
 def _same(shown: dict[str, Any]) -> dict[str, Any]:
-    """The body that makes a container like the one that is shown."""
-    return {**shown["Config"], "HostConfig": shown["HostConfig"]}
+    """The body that makes a container like the one that is shown; the hostname there is the sandbox's."""
+    return {**shown["Config"], "Hostname": "", "Domainname": "", "HostConfig": shown["HostConfig"]}
 
 
 def _timed(call: Callable[[], Any]) -> tuple[float, Any]:
