@@ -80,8 +80,10 @@ class UnsupportedField(InvalidArgument):
 
     Nothing was touched: a field is carried out or refused, never dropped.
 
-    Caller: leave the field out, or read in docs/supported.md what it needs.
+    Caller: leave the field out, or read in docs/fields.md what it needs.
     """
+
+    kind = Kind.FAILED_PRECONDITION
 
 
 class AmbiguousId(CRIError):

@@ -33,7 +33,8 @@ class ContainerRecord:
 
     id: str
     config: ContainerConfig
-    """The request as it came, so that status tells mounts, image and annotations as given."""
+    """The request as it came, so that status tells mounts, image and annotations as given; the images of mounts with
+    the ids that their names resolved to (`image_ref`)."""
     image_ref: str
     """Id of the image that the request's name resolved to, as PullImage tells it (CRI `ContainerStatus.image_ref`)."""
     created_at: int
@@ -50,6 +51,12 @@ class ContainerRecord:
     """Inode and size of the file at the log path when all up to `log_position` had been written."""
     log_complete: bool = False
     """All that a container had said when it ended is in its log."""
+
+    @property
+    def images(self) -> frozenset[str]:
+        """Ids of the images that the container is made of: its own, and those that are mounted in it."""
+        mounted = (m.image.image_ref for m in self.config.mounts if m.image is not None and m.image.image)
+        return frozenset((self.image_ref, *mounted)) - {""}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

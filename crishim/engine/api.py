@@ -85,6 +85,21 @@ class Engine(ABC):
         """One container as it is. EngineNotFound if there is none."""
 
     @abstractmethod
+    async def read_file(self, container_id: str, path: str) -> bytes | None:
+        """Content of a regular file (`path` absolute, links followed inside the container) in a container's file
+        system, started or not; None if there is none, or something else, there.
+
+        EngineNotFound if there is no such container. EngineError (RESOURCE_EXHAUSTED) above 4 MiB.
+        """
+
+    @abstractmethod
+    async def has_path(self, container_id: str, path: str) -> bool:
+        """Whether there is a file or folder (`path` absolute) in a container, with its mounts, started or not.
+
+        EngineNotFound if there is no such container. EngineError where one of its mounts cannot be made.
+        """
+
+    @abstractmethod
     async def list_containers(self, labels: Mapping[str, str] | None = None, *, image: str = "") -> Sequence[str]:
         """Ids of all containers, running or not, that carry these labels (an empty value: the key alone counts) and
         were made from this image (id, or empty for any)."""

@@ -7,6 +7,7 @@ there is one place to read what crishim does differently on an older engine.
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Mapping
 
 from crishim.engine.values import EngineFacts
@@ -32,7 +33,7 @@ FIRST_API: Mapping[Feature, tuple[int, int]] = {
 BELOW: Mapping[Feature, str] = {
     Feature.READONLY_RECURSION: "`Mount.recursive_read_only` is refused (RROUnsupported), and Status does "
     "not offer it. A mount that is only `readonly` behaves as CRI wants: its submounts stay as they are.",
-    Feature.IMAGE_MOUNTS: "`Mount.image` is refused; so far on newer engines, too.",
+    Feature.IMAGE_MOUNTS: "`Mount.image` is refused (ImageVolumeMountFailed).",
     Feature.CONSOLE_SIZE: "The client's first size is sent right behind the start, and again if that was too "
     "early; what the process prints in the milliseconds before may be laid out for another size.",
     Feature.CDI_DEVICES: "`ContainerConfig.CDI_devices` is refused (UnsupportedField).",
@@ -40,11 +41,23 @@ BELOW: Mapping[Feature, str] = {
 """What an engine without the feature makes crishim do, for docs/supported.md."""
 
 
+_SETS_ATTRIBUTES = (5, 12)
+
+
 def has(facts: EngineFacts, feature: Feature) -> bool:
     """Whether the engine of this handshake has the feature."""
     if facts.api_version < FIRST_API[feature]:
         return False
     return facts.cdi if feature is Feature.CDI_DEVICES else True
+
+
+def recurses_readonly(facts: EngineFacts, runtime: str) -> bool:
+    """Whether a mount can be made read-only with all that is mounted below it: the engine can say it, the runtime says
+    that it can, and the kernel does it (mount_setattr, Linux 5.12)."""
+    match = re.match(r"(\d+)\.(\d+)", facts.kernel)
+    kernel = (int(match[1]), int(match[2])) if match else (0, 0)
+    able = runtime in facts.readonly_recursion and kernel >= _SETS_ATTRIBUTES
+    return has(facts, Feature.READONLY_RECURSION) and able
 
 
 def needs(feature: Feature) -> str:

@@ -34,6 +34,8 @@ class EngineFacts:
     kernel: str
     live_restore: bool
     experimental: bool
+    readonly_recursion: frozenset[str] = frozenset()
+    """Runtimes that say they can make a mount read-only with all that is mounted below it."""
     cdi: bool = False
     """Devices can be given by CDI name."""
     daemon_pid: int

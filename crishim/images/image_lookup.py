@@ -30,9 +30,9 @@ async def find(room: ImageRoom, text: str, *, field: str = "image.image") -> Eng
     return await _ask(room, query)
 
 
-async def resolve_for_container(room: ImageRoom, text: str) -> EngineImage:
+async def resolve_for_container(room: ImageRoom, text: str, *, field: str) -> EngineImage:
     """The image for a new container (CRI `ContainerConfig.image`: an id or a name). Raises ImageNotFound."""
-    if (found := await find(room, text, field="config.image.image")) is None:
+    if (found := await find(room, text, field=field)) is None:
         raise ImageNotFound(f"image {shorten(text)} is not on this node", image=text[:200])
     return found
 

@@ -88,9 +88,9 @@ class Images:
 
     # --- for the pods' verbs
 
-    async def resolve_for_container(self, image: str) -> EngineImage:
-        """The image of a new container, by id or name. Raises ImageNotFound, InvalidArgument."""
-        return await image_lookup.resolve_for_container(self._room, image)
+    async def resolve_for_container(self, image: str, *, field: str = "config.image.image") -> EngineImage:
+        """The image of a new container, or of a mount in it, by id or name. Raises ImageNotFound, InvalidArgument."""
+        return await image_lookup.resolve_for_container(self._room, image, field=field)
 
     async def ensure_sandbox_image(self) -> str:
         """Id of the sandbox image, which is loaded or pulled if the engine lacks it. No engine call if it does not."""

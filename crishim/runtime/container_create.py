@@ -4,29 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import suppress
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 
 from crishim.aiokit.gather import gather_two
 from crishim.aiokit.steps import step
 from crishim.aiokit.undo import UndoStack
 from crishim.checkpoint.record import ContainerRecord
-from crishim.engine.values import EngineContainer
+from crishim.engine.values import ContainerSpec, EngineContainer
 from crishim.errors import (
     ContainerNotFound,
     CRIError,
+    EngineError,
     EngineNotFound,
     ImageNotFound,
+    ImageVolumeMountFailed,
     InvalidArgument,
     NameReserved,
     SandboxNotReady,
 )
-from crishim.model import ContainerConfig, NamespaceMode, PodSandboxConfig
+from crishim.model import ContainerConfig, LinuxContainerSecurityContext, Mount, NamespaceMode, PodSandboxConfig
+from crishim.runtime.container_identity import settle_identity
 from crishim.runtime.container_remove import remove_known
 from crishim.runtime.core import Runtime
 from crishim.runtime.engine_create import create_named
 from crishim.runtime.names import make_container_name
 from crishim.runtime.objects import Container, Sandbox
 from crishim.runtime.spec.container import make_container_spec, make_log_path
+from crishim.runtime.spec.sandbox import make_runtime
 
 
 async def create_container(
@@ -44,11 +50,14 @@ async def create_container(
         raise InvalidArgument("is missing", field="config.metadata.name")
     if config.image is None or not config.image.image:
         raise InvalidArgument("is missing", field="config.image.image")
+    name, wanted_image = make_container_name(config.metadata, sandbox.metadata), config.image.image
     log_directory = (sandbox_config.log_directory if sandbox_config else "") or sandbox.record.config.log_directory
     log_path = make_log_path(log_directory, config.log_path)
     _need_ready(rt, sandbox.id)
+    _check_handlers(rt, config)
     with step("image"):
-        image = await rt.images.resolve_for_container(config.image.image)
+        image = await rt.images.resolve_for_container(wanted_image)
+        config = replace(config, mounts=await _resolve_volumes(rt, config.mounts))
     target = _resolve_target(rt, sandbox.id, config)
     # In a thread: it looks at the mounts' sources, and one on a file server that is away may hold it for ever.
     spec = await asyncio.to_thread(
@@ -64,7 +73,6 @@ async def create_container(
     )
     if not (spec.entrypoint or spec.command or image.entrypoint or image.command):
         raise InvalidArgument("neither the request nor the image says what to run", field="config.command")
-    name = make_container_name(config.metadata, sandbox.metadata)
     second_name = f"{name}_{sandbox.id[:12]}"
     async with (
         rt.names.reserve(name, second_name),
@@ -81,17 +89,22 @@ async def create_container(
                 await rt.link.engine.remove(container_id)
 
         try:
-            with rt.images.hold(image.id):
+            with ExitStack() as holds:
+                for held in (image.id, *(mount.source for mount in spec.mounts if mount.image)):
+                    holds.enter_context(rt.images.hold(held))
+                context = (config.linux.security_context if config.linux else None) or LinuxContainerSecurityContext()
+                spec = await settle_identity(rt, undo, name, spec, context, image)
                 container_id = await undo.effect("create", create_named(rt, name, spec), remove)
         except EngineNotFound as error:
             _need_ready(rt, sandbox.id, error)
             if await rt.images.recheck(image.id) is None:
-                raise ImageNotFound(f"image {config.image.image} was removed", image=image.id) from error
+                raise ImageNotFound(f"image {wanted_image} was removed", image=image.id) from error
             raise
         except CRIError as error:
             # The engine may refuse because the sandbox was stopped meanwhile; then that is the reason to tell.
             _need_ready(rt, sandbox.id, error)
             raise
+        await _check_sub_paths(rt, container_id, spec)
         record = ContainerRecord(id=container_id, config=config, image_ref=image.id, created_at=time.time_ns())
         # What the store takes is hidden behind the engine.
         live, _ = await gather_two(_inspect(rt, container_id), rt.records.put_container(sandbox.id, record))
@@ -104,6 +117,41 @@ async def create_container(
 async def _inspect(rt: Runtime, container_id: str) -> EngineContainer:
     with step("engine inspect", engine=True):
         return await rt.link.engine.inspect(container_id)
+def _check_handlers(rt: Runtime, config: ContainerConfig) -> None:
+    """Raise UnknownRuntimeHandler for an image that is meant for a handler which is not known: images are the same for
+    all handlers here (CRI `ImageSpec.runtime_handler`)."""
+    for image in (config.image, *(mount.image for mount in config.mounts)):
+        if image is not None:
+            make_runtime(image.runtime_handler, rt.link.facts)
+
+
+async def _resolve_volumes(rt: Runtime, mounts: Sequence[Mount]) -> tuple[Mount, ...]:
+    """The mounts with the ids of the images that they name (CRI `ImageSpec.image_ref`). Raises ImageNotFound."""
+    resolved = []
+    for i, mount in enumerate(mounts):
+        if mount.image is not None and mount.image.image:
+            field = f"config.mounts[{i}].image.image"
+            found = await rt.images.resolve_for_container(mount.image.image, field=field)
+            resolved.append(replace(mount, image=replace(mount.image, image_ref=found.id)))
+        else:
+            resolved.append(mount)
+    return tuple(resolved)
+
+
+async def _check_sub_paths(rt: Runtime, container_id: str, spec: ContainerSpec) -> None:
+    """Raise ImageVolumeMountFailed for a folder that an image does not have: the engine misses it at the start only."""
+    for mount in spec.mounts:
+        if mount.image_subpath:
+            reason = f"the image has no {mount.image_subpath!r}"
+            try:
+                with step("engine look for sub path", engine=True):
+                    found = await rt.link.engine.has_path(container_id, mount.target)
+            except EngineNotFound:
+                raise
+            except EngineError as error:
+                raise ImageVolumeMountFailed(f"{mount.target}: {reason}: {error}") from error
+            if not found:
+                raise ImageVolumeMountFailed(f"{mount.target}: {reason}")
 
 
 def _need_ready(rt: Runtime, sandbox_id: str, cause: CRIError | None = None) -> None:

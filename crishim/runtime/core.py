@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from crishim.runtime.logs import Logs
     from crishim.runtime.making import Making
     from crishim.runtime.records import Records
+    from crishim.runtime.spec.accounts import Accounts
     from crishim.runtime.watch import Watch
 
 
@@ -66,3 +67,5 @@ class Runtime:
     settings: RuntimeSettings = field(default_factory=RuntimeSettings)
     running: dict[str, Making] = field(default_factory=dict)
     """Sandbox id to the RunPodSandbox that is making it, for StopPodSandbox to end."""
+    accounts: dict[str, Accounts] = field(default_factory=dict)
+    """Image id to what its account files say, of images that were looked into."""

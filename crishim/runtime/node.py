@@ -100,7 +100,7 @@ class Node:
 
     def _make_images(self) -> Images:
         def used_by(image_id: str) -> list[str]:
-            containers = [c.id for c in self._index.containers() if c.record.image_ref == image_id]
+            containers = [c.id for c in self._index.containers() if image_id in c.record.images]
             return containers + [s.id for s in self._index.sandboxes() if s.record.image_ref == image_id]
 
         def handlers() -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from crishim.engine.features import Feature, has
+from crishim.engine.features import recurses_readonly
 from crishim.engine.values import EngineFacts
 from crishim.model import CgroupDriver
 from crishim.runtime.core import Runtime
@@ -15,7 +15,6 @@ RUNTIME_NAME = "docker"
 """Pods then carry `docker://` container ids, as log agents and moves in place from other shims expect."""
 _UNKNOWN_VERSION = "0.0.0-unknown"
 _SEMVER = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?([-+][0-9A-Za-z.+-]*)?")
-_RRO_KERNEL = (5, 12)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +87,18 @@ def node_status(rt: Runtime) -> NodeStatus:
     return NodeStatus(
         conditions=(runtime_ready, network_ready),
         handlers=_handlers(facts) if facts else (),
+        supplemental_groups_policy=facts is not None,
         info=_info(rt, facts),
     )
 
 
 def _handlers(facts: EngineFacts) -> tuple[HandlerFeatures, ...]:
-    recursive = has(facts, Feature.READONLY_RECURSION) and _kernel(facts.kernel) >= _RRO_KERNEL
-    names = ("", *sorted(facts.runtimes))
-    return tuple(HandlerFeatures(name, recursive_read_only_mounts=recursive) for name in names)
+    """The handlers with what each is found able to do; the nameless one is the engine's default runtime."""
+    runtimes = [("", facts.default_runtime), *((name, name) for name in sorted(facts.runtimes))]
+    return tuple(
+        HandlerFeatures(name, recursive_read_only_mounts=recurses_readonly(facts, runtime))
+        for name, runtime in runtimes
+    )
 
 
 def _info(rt: Runtime, facts: EngineFacts | None) -> dict[str, object]:
@@ -135,8 +138,3 @@ def _semver(text: str) -> str:
         return _UNKNOWN_VERSION
     rest = match[4] or ""
     return f"{int(match[1])}.{int(match[2])}.{int(match[3] or 0)}{rest if len(rest) > 1 else ''}"
-
-
-def _kernel(release: str) -> tuple[int, int]:
-    match = re.match(r"(\d+)\.(\d+)", release)
-    return (int(match[1]), int(match[2])) if match else (0, 0)

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from crishim.cri.v1 import runtime_pb2 as cri
-from tests.bench import cpu, events, figures, idle, judge, logs, memory, reads, report, stats, streaming, verbs
+from tests.bench import cpu, creates, events, figures, idle, judge, logs, memory, reads, report, stats, streaming, verbs
 from tests.bench.report import in_section
 from tests.bench.serve import serve
 from tests.conformance.critest import CritestError
@@ -68,6 +68,7 @@ def measure(
         start = [memory.idle(served), memory.with_a_log(served, images.BUSYBOX_REF, folder / "log")]
         start.append(figures.summarize("start to ready", [served.startup * 1000], must=1000))
         own = verbs.measure(served, str(engine.socket), images.BUSYBOX_REF, rounds)
+        made = creates.measure(served, engine.api, images.BUSYBOX_REF, folder / "mounts", max(5, rounds // 3))
         calls = reads.measure_status(served, images.BUSYBOX_REF, folder / "bare")
         spent = cpu.measure(served, engine, images.BUSYBOX_REF, max(1, rounds // 3))
         written = [logs.measure_latency(served, images.BUSYBOX_REF, folder / "words")]
@@ -88,6 +89,7 @@ def measure(
     written += logs.measure_writer()
     measured += in_section("Memory and start", start)
     measured += in_section("Own share of each verb", own)
+    measured += in_section("CreateContainer beside the raw engine's create", made)
     measured += in_section("Calls that only read", calls)
     measured += in_section("Lists by number of containers, simulated engine", lists)
     measured += in_section("Processor time", spent)

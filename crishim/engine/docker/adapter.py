@@ -21,6 +21,7 @@ from crishim.engine.docker.deadlines import Deadlines
 from crishim.engine.docker.errors import guard
 from crishim.engine.docker.events import query, read_events
 from crishim.engine.docker.exec import DockerExec
+from crishim.engine.docker.files import has_path, read_file
 from crishim.engine.docker.handshake import facts_from, negotiate, refuse_unsuitable
 from crishim.engine.docker.logs import LogStream
 from crishim.engine.docker.logs import query as log_query
@@ -171,6 +172,22 @@ class DockerEngine(Engine):
         container = self._container(id_or_name)
         async with guard("inspect of a container", self._limits.inspect, container=id_or_name):
             return container_from(await container.show(), self._facts.data_root if self._facts else "")
+
+    async def read_file(self, container_id: str, path: str) -> bytes | None:
+        key = self._container(container_id).id
+        async with guard("reading of a file", self._limits.inspect, container=container_id):
+            content = await read_file(self._connection, key, path)
+        if content is None:
+            await self.inspect(container_id)  # the engine says the same of a missing container
+        return content
+
+    async def has_path(self, container_id: str, path: str) -> bool:
+        key = self._container(container_id).id
+        async with guard("look for a path", self._limits.inspect, container=container_id):
+            found = await has_path(self._connection, key, path)
+        if not found:
+            await self.inspect(container_id)  # the engine says the same of a missing container
+        return found
 
     async def list_containers(self, labels: Mapping[str, str] | None = None, *, image: str = "") -> Sequence[str]:
         wanted = [f"{key}={value}" if value else key for key, value in (labels or {}).items()]

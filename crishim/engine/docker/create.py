@@ -7,8 +7,11 @@ from here are default ulimits and `max-buffer-size` among its log-opts (docs/dec
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
+from crishim.engine.docker.references import is_image_id
 from crishim.engine.features import Feature, has, needs
 from crishim.engine.values import ContainerSpec, EngineFacts, EngineMount, EngineResources, LogSpool
 from crishim.errors import ImageVolumeMountFailed, RROUnsupported, UnsupportedField
@@ -17,6 +20,8 @@ _NO_SWAP_LIMIT = -1
 NO_MEMORY_LIMIT = 1 << 60
 """Limits from here on are none. An update has no other way to take a limit away: 0 leaves it, and -1 is refused for
 memory and not passed on for swap. Swap stays above memory, because version 2 of cgroups limits the difference."""
+_FEWEST_DIGITS = 16
+"""Of an image's id, as many as certainly mean no other image."""
 _USUAL_SHARES = 1024
 """What the kernel gives a group that nobody set shares for (cgroup v1 scale)."""
 _MOST_PROCESSES = 1 << 22
@@ -73,7 +78,7 @@ def _host_config(spec: ContainerSpec, facts: EngineFacts) -> dict[str, Any]:
         "Sysctls": dict(spec.sysctls),
         "ShmSize": spec.shm_size,
         "OomScoreAdj": spec.oom_score_adj,
-        "Mounts": [_mount(mount, facts) for mount in spec.mounts],
+        "Mounts": _mounts(spec.mounts, facts),
         "Devices": [
             {"PathOnHost": d.host_path, "PathInContainer": d.container_path, "CgroupPermissions": d.permissions}
             for d in spec.devices
@@ -116,6 +121,32 @@ def _security_options(spec: ContainerSpec) -> list[str]:
         options.append(f"apparmor={spec.apparmor}")
     options += [f"label={label}" for label in spec.selinux]
     return options
+
+
+def _mounts(mounts: Sequence[EngineMount], facts: EngineFacts) -> list[dict[str, Any]]:
+    bodies = []
+    shown: Counter[str] = Counter()
+    for mount in mounts:
+        body = _mount(mount, facts)
+        if mount.image:
+            body["Source"] = _spelling(mount, shown[mount.source])
+            shown[mount.source] += 1
+        bodies.append(body)
+    return bodies
+
+
+def _spelling(mount: EngineMount, number: int) -> str:
+    """The image's id in a way that no other mount of this container names it.
+
+    The engine calls what it makes for such a mount after the container and the source's spelling, and fails over the
+    second mount of an image. The beginning of an id, without its algorithm, means the same image.
+    """
+    digits = mount.source.rpartition(":")[2]
+    if not number:
+        return mount.source
+    if not is_image_id(mount.source) or number > len(digits) - _FEWEST_DIGITS:
+        raise ImageVolumeMountFailed(f"{mount.target}: an image can be mounted {len(digits) - _FEWEST_DIGITS} times")
+    return digits[: len(digits) + 1 - number]
 
 
 def _mount(mount: EngineMount, facts: EngineFacts) -> dict[str, Any]:

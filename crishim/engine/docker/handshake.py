@@ -5,6 +5,7 @@ Pure: the answers of `/version` and `/info` go in, facts or EngineUnsuitable com
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -84,9 +85,27 @@ def facts_from(version: Mapping[str, Any], info: Mapping[str, Any], api: tuple[i
         kernel=str(version.get("KernelVersion", "")),
         live_restore=bool(info.get("LiveRestoreEnabled")),
         experimental=bool(info.get("ExperimentalBuild")),
+        readonly_recursion=_recursing(info.get("Runtimes") or {}),
         cdi=bool(info.get("CDISpecDirs")),
         daemon_pid=pid,
     )
+
+
+def _recursing(runtimes: Mapping[str, Any]) -> frozenset[str]:
+    """Names of runtimes whose own word (`features` of the OCI runtime-spec) has the mount option `rro`.
+
+    Engines tell it from API 1.44 on; of a runtime that does not know the word, they tell nothing.
+    """
+    found = set()
+    for name, runtime in runtimes.items():
+        status = (runtime.get("status") or {}).get("org.opencontainers.runtime-spec.features")
+        try:
+            options = json.loads(status).get("mountOptions") if status else None
+        except (ValueError, AttributeError):
+            options = None
+        if isinstance(options, list) and "rro" in options:
+            found.add(name)
+    return frozenset(found)
 
 
 def _security_options(info: Mapping[str, Any]) -> frozenset[str]:

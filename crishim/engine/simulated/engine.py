@@ -17,7 +17,7 @@ from crishim.engine.simulated.exec import SimulatedAttachment, SimulatedExec, ne
 from crishim.engine.simulated.facts import default_facts
 from crishim.engine.simulated.faults import Fault, Match, Scripted
 from crishim.engine.simulated.gate import Gate
-from crishim.engine.simulated.images import ImageStore, default_images, familiar, made_up
+from crishim.engine.simulated.images import ImageStore, default_files, default_images, familiar, made_up
 from crishim.engine.simulated.machine import Machine
 from crishim.engine.simulated.program import DEFAULT_MISSING
 from crishim.engine.values import (
@@ -31,11 +31,17 @@ from crishim.engine.values import (
     PullProgress,
     RegistryAuth,
 )
-from crishim.errors import EngineConflict, EngineNotFound
+from crishim.errors import EngineConflict, EngineError, EngineNotFound, Kind
 from crishim.model.streams import TerminalSize, WantedStreams
 
 EXEC_CALLS = frozenset({"exec_start", "exec_inspect", "exec_kill", "resize"})
 """What an exec asks of the engine once it is prepared, as `calls` counts it and `script` strikes it."""
+
+
+def _below(paths: Iterable[str], folder: str) -> set[str]:
+    """What the paths that are, or lie below, `folder` have after it."""
+    top = folder.rstrip("/")
+    return {path.removeprefix(top) for path in paths if path == top or path.startswith(f"{top}/")}
 
 
 class SimulatedEngine(Engine):
@@ -61,6 +67,8 @@ class SimulatedEngine(Engine):
         self.facts = facts or default_facts(str(root or "/"))
         self.registry_failures: dict[str, Exception] = {}
         """References (as Docker shows them) whose pull ends with this error."""
+        self.image_files = default_files()
+        """Files that containers are found to have, by image id and absolute path."""
         self.pulls_under_way = 0
         """How many pulls were begun and not left."""
         self._gate = Gate(self.clock)
@@ -148,6 +156,30 @@ class SimulatedEngine(Engine):
     async def inspect(self, id_or_name: str) -> EngineContainer:
         """A container by id, name, or unique prefix of an id."""
         return await self._gate.answer("inspect", lambda: self._machine.find(id_or_name).view(), id_or_name)
+
+    async def read_file(self, container_id: str, path: str) -> bytes | None:
+        """A file of the container's image, out of `image_files`."""
+        return await self._gate.answer(
+            "read_file",
+            lambda: self.image_files.get(self._machine.find(container_id).shown.image_id, {}).get(path),
+            container_id,
+            path,
+        )
+
+    async def has_path(self, container_id: str, path: str) -> bool:
+        """Whether a file of that path, or below it, is in `image_files`, of the container's image or of one mounted."""
+
+        def look() -> bool:
+            container = self._machine.find(container_id)
+            files = {*self.image_files.get(container.shown.image_id, {})}
+            for mount in container.spec.mounts:
+                shown = _below(self.image_files.get(mount.source, {}), f"/{mount.image_subpath}")
+                if mount.image_subpath and not shown:
+                    raise EngineError(f"cannot access path {mount.image_subpath}", kind=Kind.INTERNAL)
+                files |= {mount.target, *(mount.target + rest for rest in shown)}
+            return bool(_below(files, path))
+
+        return await self._gate.answer("has_path", look, container_id, path)
 
     async def list_containers(self, labels: Mapping[str, str] | None = None, *, image: str = "") -> Sequence[str]:
         """Ids of containers, the newest first."""

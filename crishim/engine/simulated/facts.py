@@ -15,7 +15,7 @@ def default_facts(data_root: str) -> EngineFacts:
     return EngineFacts(
         name="simulated",
         version=__version__,
-        api_version=(1, 47),
+        api_version=(1, 48),
         cgroup_driver="cgroupfs",
         cgroup_version=2,
         data_root=data_root,
@@ -23,6 +23,7 @@ def default_facts(data_root: str) -> EngineFacts:
         containerd_store=False,
         runtimes=("runc",),
         default_runtime="runc",
+        readonly_recursion=frozenset({"runc"}),
         security=frozenset({"seccomp", "cgroupns"}),
         architecture=machine.machine,
         kernel=machine.release,

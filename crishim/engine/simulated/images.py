@@ -65,6 +65,13 @@ def default_images() -> tuple[EngineImage, ...]:
     return (made_up("busybox:latest"), pause)
 
 
+def default_files() -> dict[str, dict[str, bytes]]:
+    """Files of the shell image, by image id and path; the pause image has none."""
+    passwd = b"root:x:0:0:root:/root:/bin/sh\nwww-data:x:33:33::/var/www:/bin/false\napp:x:1000:1000::/:/bin/sh\n"
+    group = b"root:x:0:\nwww-data:x:33:\napp:x:1000:\nextra:x:50000:app,www-data\n"
+    return {default_images()[0].id: {"/etc/passwd": passwd, "/etc/group": group}}
+
+
 class ImageStore:
     """Images by id, name and digest."""
 

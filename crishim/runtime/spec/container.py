@@ -41,8 +41,11 @@ def make_container_spec(
     host: Host,
     settings: RuntimeSettings,
 ) -> ContainerSpec:
-    """Decide all about a container before anything is done. Raises InvalidArgument, UnsupportedField and the named
-    errors of mounts."""
+    """Decide all about a container before anything is done, but who its process is where the image's accounts count.
+
+    The images of mounts are those of `image_ref`. Raises InvalidArgument, UnsupportedField and the named errors of
+    mounts.
+    """
     linux = config.linux or LinuxContainerConfig()
     context = linux.security_context or LinuxContainerSecurityContext()
     resources = linux.resources or LinuxContainerResources()
@@ -52,15 +55,16 @@ def make_container_spec(
         context.namespace_options, sandbox.namespaces, sandbox.id, target_in_pod, f"{_CONTEXT}.namespace_options"
     )
     privileged = context.privileged
+    runtime = make_runtime(sandbox.record.runtime_handler, facts)
     add, drop = security.make_capabilities(context.capabilities, f"{_CONTEXT}.capabilities")
     pod = sandbox.record.config.linux
     return ContainerSpec(
         image=image,
         labels=make_container_labels(config, sandbox.id, log_path),
-        entrypoint=config.command,
-        command=config.args,
+        entrypoint=make_words(config.command, "config.command"),
+        command=make_words(config.args, "config.args"),
         env=make_env(config.envs, "config.envs"),
-        working_dir=config.working_dir,
+        working_dir=make_working_dir(config.working_dir, "config.working_dir"),
         user=security.make_user(
             context.run_as_user,
             context.run_as_group,
@@ -72,7 +76,7 @@ def make_container_spec(
         stdin=config.stdin,
         stdin_once=config.stdin and config.stdin_once,
         stop_signal=make_stop_signal(config.stop_signal),
-        runtime=make_runtime(sandbox.record.runtime_handler, facts),
+        runtime=runtime,
         cgroup_parent=make_cgroup_parent(pod.cgroup_parent if pod else "", facts, "sandbox.linux.cgroup_parent"),
         network_mode=modes.network,
         ipc_mode=modes.ipc,
@@ -100,17 +104,39 @@ def make_container_spec(
             available="selinux" in facts.security,
             field=f"{_CONTEXT}.selinux_options",
         ),
-        masked_paths=() if privileged else context.masked_paths,
-        readonly_paths=() if privileged else context.readonly_paths,
-        groups=security.make_groups(context.supplemental_groups, context.supplemental_groups_policy, _CONTEXT),
+        masked_paths=() if privileged else _paths(context.masked_paths, f"{_CONTEXT}.masked_paths"),
+        readonly_paths=() if privileged else _paths(context.readonly_paths, f"{_CONTEXT}.readonly_paths"),
+        groups=security.make_groups(context.supplemental_groups, _CONTEXT),
         shm_size=settings.shm_size,
         oom_score_adj=host.clamp_oom_score(resources.oom_score_adj),
         resources=make_create_resources(resources, settings.pids_limit),
-        mounts=make_mounts(config.mounts, facts, "config.mounts"),
+        mounts=make_mounts(config.mounts, facts, "config.mounts", runtime=runtime),
         devices=make_devices(config.devices, "config.devices"),
         cdi_devices=make_cdi_devices(config.cdi_devices, facts, "config.CDI_devices"),
         log_spool=LogSpool(max_size=settings.log_spool_size, max_files=settings.log_spool_files),
     )
+
+
+def make_words(words: tuple[str, ...], field: str) -> tuple[str, ...]:
+    """Words of a command line, exactly as given or refused."""
+    for i, word in enumerate(words):
+        if "\0" in word:
+            raise InvalidArgument("holds a NUL, which no command line can carry", field=f"{field}[{i}]")
+    return words
+
+
+def make_working_dir(path: str, field: str) -> str:
+    """The folder in which the process starts; empty is the image's."""
+    if path and (not path.startswith("/") or "\0" in path):
+        raise InvalidArgument(f"{path!r} is not an absolute path", field=field)
+    return path
+
+
+def _paths(paths: tuple[str, ...], field: str) -> tuple[str, ...]:
+    for i, path in enumerate(paths):
+        if not path.startswith("/") or "\0" in path:
+            raise InvalidArgument(f"{path!r} is not an absolute path", field=f"{field}[{i}]")
+    return paths
 
 
 def make_env(envs: Sequence[KeyValue], field: str) -> tuple[tuple[str, str], ...]:

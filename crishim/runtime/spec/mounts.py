@@ -8,9 +8,9 @@ import stat
 from collections.abc import Sequence
 from typing import Literal
 
-from crishim.engine.features import Feature, has
+from crishim.engine.features import Feature, has, needs, recurses_readonly
 from crishim.engine.values import EngineDevice, EngineFacts, EngineMount
-from crishim.errors import InvalidArgument, RROUnsupported, UnsupportedField
+from crishim.errors import ImageVolumeMountFailed, InvalidArgument, RROUnsupported, UnsupportedField
 from crishim.model import CDIDevice, Device, Mount, MountPropagation
 
 _PROPAGATION: dict[MountPropagation, Literal["rprivate", "rslave", "rshared"]] = {
@@ -22,30 +22,58 @@ _OPTIONS = frozenset(("noexec", "nodev", "nosuid"))
 _CDI_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z][A-Za-z0-9_.-]*=[A-Za-z0-9][A-Za-z0-9_.:-]*")
 
 
-def make_mounts(mounts: Sequence[Mount], facts: EngineFacts, field: str) -> tuple[EngineMount, ...]:
-    """Bind mounts for the engine. Sources must exist (nothing is made on the host); symbolic links are followed.
+def make_mounts(
+    mounts: Sequence[Mount], facts: EngineFacts, field: str, *, runtime: str = ""
+) -> tuple[EngineMount, ...]:
+    """Mounts for the engine. Sources must exist (nothing is made on the host); symbolic links are followed.
 
-    Raises InvalidArgument, UnsupportedField, RROUnsupported.
+    An image is that of `image_ref`; `runtime` is the engine's, empty for its default one. Raises InvalidArgument,
+    UnsupportedField, RROUnsupported, ImageVolumeMountFailed.
     """
-    return tuple(_make_mount(mount, facts, f"{field}[{i}]") for i, mount in enumerate(mounts))
+    made: dict[str, EngineMount] = {}
+    folders: dict[str, str] = {}
+    for i, mount in enumerate(mounts):
+        one = _make_mount(mount, facts, f"{field}[{i}]", folders)
+        if one.recursive_readonly and not recurses_readonly(facts, runtime or facts.default_runtime):
+            raise RROUnsupported(f"{field}[{i}]: engine, runtime or kernel cannot make a mount recursively read-only")
+        if one.target in made:
+            raise InvalidArgument(f"something else is mounted at {one.target}", field=f"{field}[{i}].container_path")
+        made[one.target] = one
+    return tuple(made.values())
 
 
-def _make_mount(mount: Mount, facts: EngineFacts, field: str) -> EngineMount:
+def _make_mount(mount: Mount, facts: EngineFacts, field: str, folders: dict[str, str]) -> EngineMount:
+    target = os.path.normpath("/" + mount.container_path.lstrip("/"))
     if not os.path.isabs(mount.container_path):
         raise InvalidArgument(f"{mount.container_path!r} is not an absolute path", field=f"{field}.container_path")
+    if "\0" in target:
+        raise InvalidArgument("holds a NUL, which no path can", field=f"{field}.container_path")
+    if target == "/":
+        raise InvalidArgument("the root file system is the image's", field=f"{field}.container_path")
     for i, option in enumerate(mount.mount_options):
         if option not in _OPTIONS:
             raise InvalidArgument(f"{option!r}: {', '.join(sorted(_OPTIONS))}", field=f"{field}.mount_options[{i}]")
+    _check_ways(mount, facts, field)
     if mount.image is not None and mount.image.image:
-        if mount.host_path:
-            raise InvalidArgument("an image excludes a host path", field=f"{field}.host_path")
-        raise UnsupportedField("image volumes are not supported by this version", field=f"{field}.image")
+        return _make_image_mount(mount, mount.image.image_ref, target, facts, field)
     if mount.image_sub_path:
         raise InvalidArgument("goes with an image only", field=f"{field}.image_sub_path")
+    return EngineMount(
+        source=_existing(mount.host_path, f"{field}.host_path", folders),
+        target=target,
+        readonly=mount.readonly,
+        recursive_readonly=mount.recursive_read_only,
+        propagation=_PROPAGATION[mount.propagation],
+    )
+
+
+def _check_ways(mount: Mount, facts: EngineFacts, field: str) -> None:
+    """Raise for the ways of mounting that contradict each other, or that the engine's API cannot carry."""
     if mount.mount_options:
         raise UnsupportedField("the engine's API carries no mount options", field=f"{field}.mount_options")
-    if mount.uid_mappings or mount.gid_mappings:
-        raise UnsupportedField("idmapped mounts need a pod with a user namespace", field=f"{field}.uidMappings")
+    for name, mappings in (("uidMappings", mount.uid_mappings), ("gidMappings", mount.gid_mappings)):
+        if mappings:
+            raise UnsupportedField("idmapped mounts need a pod with a user namespace", field=f"{field}.{name}")
     if mount.selinux_relabel and "selinux" in facts.security:
         raise UnsupportedField("the engine's mounts are not relabelled", field=f"{field}.selinux_relabel")
     if mount.recursive_read_only:
@@ -53,24 +81,49 @@ def _make_mount(mount: Mount, facts: EngineFacts, field: str) -> EngineMount:
             raise InvalidArgument("needs readonly", field=f"{field}.recursive_read_only")
         if mount.propagation is not MountPropagation.PROPAGATION_PRIVATE:
             raise InvalidArgument("needs private propagation", field=f"{field}.recursive_read_only")
-        if not has(facts, Feature.READONLY_RECURSION):
-            raise RROUnsupported(f"{field}: the engine cannot make a mount recursively read-only")
+
+
+def _make_image_mount(mount: Mount, image_id: str, target: str, facts: EngineFacts, field: str) -> EngineMount:
+    """An image's files, or a folder of them, always read-only (CRI `Mount.image`)."""
+    if mount.host_path:
+        raise InvalidArgument("an image excludes a host path", field=f"{field}.host_path")
+    if not mount.readonly:
+        raise InvalidArgument("an image can be mounted read-only only", field=f"{field}.readonly")
+    if mount.propagation is not MountPropagation.PROPAGATION_PRIVATE:
+        raise InvalidArgument("nothing is mounted below an image", field=f"{field}.propagation")
+    sub_path = mount.image_sub_path
+    if os.path.isabs(sub_path) or ".." in sub_path.split("/"):
+        raise InvalidArgument(f"{sub_path!r} is not a path below the image's root", field=f"{field}.image_sub_path")
+    if not has(facts, Feature.IMAGE_MOUNTS):
+        raise ImageVolumeMountFailed(f"{field}.image: image volumes need {needs(Feature.IMAGE_MOUNTS)}")
     return EngineMount(
-        source=_existing(mount.host_path, f"{field}.host_path"),
-        target=os.path.normpath(mount.container_path),
-        readonly=mount.readonly,
-        recursive_readonly=mount.recursive_read_only,
-        propagation=_PROPAGATION[mount.propagation],
+        source=image_id,
+        target=target,
+        readonly=True,
+        image=True,
+        image_subpath=os.path.normpath(sub_path) if sub_path else "",
     )
 
 
-def _existing(path: str, field: str) -> str:
+def _existing(path: str, field: str, folders: dict[str, str] | None = None) -> str:
+    """The path without symbolic links. Raises InvalidArgument where there is nothing.
+
+    `folders`: real paths of folders that were met before. A pod's mounts lie side by side, and to follow each of 200
+    paths from the root takes longer than all else that is decided about their container.
+    """
     if not os.path.isabs(path):
         raise InvalidArgument(f"{path!r} is not an absolute path", field=field)
+    folders = {} if folders is None else folders
+    folder, _, name = path.rpartition("/")
     try:
-        return os.path.realpath(path, strict=True)
-    except OSError as error:
-        raise InvalidArgument(f"{path}: {error.strerror}", field=field) from error
+        if name in ("", ".", ".."):
+            return os.path.realpath(path, strict=True)
+        if folder not in folders:
+            folders[folder] = os.path.realpath(folder or "/", strict=True)
+        real = os.path.join(folders[folder], name)
+        return os.path.realpath(real, strict=True) if stat.S_ISLNK(os.lstat(real).st_mode) else real
+    except (OSError, ValueError) as error:  # ValueError: a NUL in it
+        raise InvalidArgument(f"{path!r}: {getattr(error, 'strerror', None) or error}", field=field) from error
 
 
 def make_devices(devices: Sequence[Device], field: str) -> tuple[EngineDevice, ...]:
@@ -83,7 +136,7 @@ def make_devices(devices: Sequence[Device], field: str) -> tuple[EngineDevice, .
             raise InvalidArgument(f"{permissions!r}: any of r, w, m", field=f"{where}.permissions")
         host = _existing(device.host_path, f"{where}.host_path")
         inside = device.container_path or device.host_path
-        if not os.path.isabs(inside):
+        if not os.path.isabs(inside) or "\0" in inside:
             raise InvalidArgument(f"{inside!r} is not an absolute path", field=f"{where}.container_path")
         if os.path.isdir(host):
             made += _devices_below(host, inside, permissions)

@@ -12,6 +12,7 @@ from crishim.model import (
     NamespaceMode,
     NamespaceOption,
     PodSandboxConfig,
+    SupplementalGroupsPolicy,
 )
 from crishim.runtime.core import RuntimeSettings
 from crishim.runtime.host import Host
@@ -22,6 +23,8 @@ from crishim.runtime.spec.security import make_apparmor, make_groups, make_secco
 
 OOM_SCORE = -998
 """The kubelet's score for what keeps a pod alive: hardly ever killed, but before the daemons of the node."""
+PAUSE_USER = 65535
+"""User and group of the sandbox image, where a request that names none must be told in words."""
 _HOSTNAME_LIMIT = 64  # bytes, Linux
 _NAME_PART = re.compile(r"[A-Za-z0-9_.-]*")
 _CONTEXT = "config.linux.security_context"
@@ -50,7 +53,7 @@ def make_sandbox_spec(
     return ContainerSpec(
         image=image,
         labels=make_sandbox_labels(config, runtime_handler),
-        user=make_user(context.run_as_user, context.run_as_group, "", _CONTEXT),
+        user=_make_user(context),
         hostname="" if host_network else _hostname(config.hostname),
         runtime=make_runtime(runtime_handler, facts),
         cgroup_parent=make_cgroup_parent(linux.cgroup_parent if linux else "", facts, "config.linux.cgroup_parent"),
@@ -73,7 +76,7 @@ def make_sandbox_spec(
             available="selinux" in facts.security,
             field=f"{_CONTEXT}.selinux_options",
         ),
-        groups=make_groups(context.supplemental_groups, context.supplemental_groups_policy, _CONTEXT),
+        groups=make_groups(context.supplemental_groups, _CONTEXT),
         sysctls=sysctls,
         shm_size=settings.shm_size,
         oom_score_adj=host.clamp_oom_score(OOM_SCORE),
@@ -102,6 +105,14 @@ def make_runtime(handler: str, facts: EngineFacts) -> str:
         known = ", ".join(sorted(facts.runtimes))
         raise UnknownRuntimeHandler(f"the engine has no runtime {handler!r}; it has {known}", handler=handler)
     return handler
+
+
+def _make_user(context: LinuxSandboxSecurityContext) -> str:
+    """The sandbox's user. With the policy Strict always with a group, for then the engine adds none of the image's."""
+    user = make_user(context.run_as_user, context.run_as_group, "", _CONTEXT)
+    if context.supplemental_groups_policy is not SupplementalGroupsPolicy.Strict or ":" in user:
+        return user
+    return f"{user}:0" if user else f"{PAUSE_USER}:{PAUSE_USER}"
 
 
 def _hostname(name: str) -> str:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import stat
 from collections.abc import Iterable
 from pathlib import Path
 
 from crishim.errors import InvalidArgument, UnsupportedField
-from crishim.model import Capability, ProfileType, SecurityProfile, SELinuxOption, SupplementalGroupsPolicy
+from crishim.model import Capability, ProfileType, SecurityProfile, SELinuxOption
+from crishim.runtime.spec.seccomp_profile import read_profile
 
 _HIGHEST_ID = 2**32 - 2  # the kernel keeps the last one for "no id"
 _CAPABILITY = re.compile(r"(CAP_)?[A-Z][A-Z0-9_]*")
 LOADED_APPARMOR = Path("/sys/kernel/security/apparmor/profiles")
 """The profiles that the kernel has, a line `NAME (MODE)` for each; for root only."""
-_PROFILE_LIMIT = 4 << 20  # bytes; the longest known profiles have tens of kilobytes
 _RUNTIME_DEFAULT, _UNCONFINED, _LOCALHOST = "runtime/default", "unconfined", "localhost/"
 
 
@@ -43,12 +40,8 @@ def check_id(number: int, field: str) -> int:
     return number
 
 
-def make_groups(groups: Iterable[int], policy: SupplementalGroupsPolicy, field: str) -> tuple[int, ...]:
-    """Supplemental groups, merged by the engine with the image's own."""
-    if policy is SupplementalGroupsPolicy.Strict:
-        raise UnsupportedField(
-            "the engine always merges the image's groups", field=f"{field}.supplemental_groups_policy"
-        )
+def make_groups(groups: Iterable[int], field: str) -> tuple[int, ...]:
+    """Supplemental groups as asked; whether the image's are added, `crishim.runtime.spec.accounts` decides."""
     return tuple(check_id(g, f"{field}.supplemental_groups[{i}]") for i, g in enumerate(groups))
 
 
@@ -91,7 +84,7 @@ def make_seccomp(profile: SecurityProfile | None, deprecated: str, *, privileged
     if profile.profile_type is ProfileType.RuntimeDefault:
         _no_reference(profile, field)
         return None
-    return _read_profile(profile.localhost_ref, f"{field}.localhost_ref")
+    return read_profile(profile.localhost_ref, f"{field}.localhost_ref")
 
 
 def make_apparmor(
@@ -168,30 +161,3 @@ def _no_reference(profile: SecurityProfile | None, field: str) -> None:
         raise InvalidArgument(
             f"goes with Localhost only, not with {profile.profile_type.name}", field=f"{field}.localhost_ref"
         )
-
-
-def _open_nonblocking(path: str, flags: int) -> int:
-    """So that a fifo put there does not hold the server."""
-    return os.open(path, flags | os.O_NONBLOCK)
-
-
-def _read_profile(path: str, field: str) -> str:
-    if not os.path.isabs(path):
-        raise InvalidArgument(f"{path!r} is not an absolute path", field=field)
-    try:
-        # By an opener, whose descriptor is closed when this fails, as it does for a folder.
-        with open(path, "rb", opener=_open_nonblocking) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise InvalidArgument(f"{path} is not a regular file", field=field)
-            data = file.read(_PROFILE_LIMIT + 1)
-    except OSError as error:
-        raise InvalidArgument(f"{path}: {error.strerror}", field=field) from error
-    if len(data) > _PROFILE_LIMIT:
-        raise InvalidArgument(f"{path} is larger than {_PROFILE_LIMIT} bytes", field=field)
-    try:
-        profile = json.loads(data)
-    except ValueError as error:
-        raise InvalidArgument(f"{path} is not JSON: {error}", field=field) from error
-    if not isinstance(profile, dict) or not isinstance(profile.get("defaultAction"), str):
-        raise InvalidArgument(f"{path} is not a seccomp profile: it has no defaultAction", field=field)
-    return json.dumps(profile, separators=(",", ":"))

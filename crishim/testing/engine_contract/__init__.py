@@ -13,7 +13,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from crishim.engine.api import Engine
-from crishim.testing.engine_contract import attaches, containers, events, execs, failures, images, lifecycle, logs
+from crishim.testing.engine_contract import (
+    attaches,
+    containers,
+    events,
+    execs,
+    failures,
+    files,
+    images,
+    lifecycle,
+    logs,
+)
 from crishim.testing.engine_contract.world import World
 
 Check = Callable[[Engine, World], Awaitable[None]]
@@ -21,7 +31,7 @@ Check = Callable[[Engine, World], Awaitable[None]]
 
 CHECKS: tuple[Check, ...] = tuple(
     check
-    for module in (containers, lifecycle, execs, attaches, logs, events, images, failures)
+    for module in (containers, files, lifecycle, execs, attaches, logs, events, images, failures)
     for name, check in vars(module).items()
     if name.startswith("check_")
 )

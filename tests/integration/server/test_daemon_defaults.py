@@ -12,6 +12,7 @@ import pytest
 from crishim.cri.v1 import runtime_pb2 as pb
 from tests.env.engine import ALTERNATIVE_RUNTIME, TestEngine
 from tests.env.images import BUSYBOX_REF, busybox
+from tests.integration.server.fullest import check_fullest, check_plain, check_told
 from tests.integration.server.pods import Pod, container_status, inspect, linux, make_container, pid_of, read_log
 from tests.integration.server.residue import assert_nothing_left
 from tests.integration.server.serving import CALL, CrishimServer
@@ -43,16 +44,19 @@ def hostile(new_engine: Callable[..., TestEngine], tmp_path: Path) -> TestEngine
         "dns": ["192.0.2.1"],
         "dns-search": ["daemon.example"],
         "labels": ["role=hostile"],
+        "default-runtime": ALTERNATIVE_RUNTIME,
     }
     made = new_engine(config=config)
     busybox().load(made.api, BUSYBOX_REF)
     return made
 
 
-def test_nothing_leaks_in(new_server: Callable[..., CrishimServer], hostile: TestEngine) -> None:
-    server = new_server(hostile.url)
+def test_nothing_leaks_in(new_server: Callable[..., CrishimServer], hostile: TestEngine, tmp_path: Path) -> None:
+    server = new_server(hostile.url, flags=["--pids-limit=4321"])
     server.start()
     pod = Pod(server)
+    check_plain(pod, hostile.api, processes="4321")
+    check_told(pod, *check_fullest(pod, hostile.api, tmp_path / "asked"))
     container_id = pod.start(make_container(labels={"app": "web"}))
     for key in (pod.id, container_id):
         pid = pid_of(hostile.api, key)
@@ -61,12 +65,14 @@ def test_nothing_leaks_in(new_server: Callable[..., CrishimServer], hostile: Tes
         assert "NoNewPrivs:\t0" in Path(f"/proc/{pid}/status").read_text()
         host = inspect(hostile.api, key)["HostConfig"]
         assert host["Init"] is False
+        assert host["Runtime"] == ALTERNATIVE_RUNTIME, "the handler without a name is the engine's default"
         assert host["RestartPolicy"]["Name"] == "no"
         log = host["LogConfig"]
         assert (log["Type"], log["Config"]["mode"]) == ("json-file", "blocking")
         assert int(log["Config"]["max-size"]) >= 1 << 20
         assert "tag" not in log["Config"] or log["Config"]["tag"] == ""
     assert inspect(hostile.api, pod.id)["HostConfig"]["IpcMode"] == "shareable"
+    assert pod.status().runtime_handler == ""
 
     pod.say("echo shared >/dev/shm/note")
     assert pod.say("cat /dev/shm/note; df -k /dev/shm | tail -1 | awk '{print $2}'").split() == [
@@ -88,18 +94,3 @@ def test_nothing_leaks_in(new_server: Callable[..., CrishimServer], hostile: Tes
     assert any("ulimit" in value for value in info.values()), "what cannot be undone is said"
     server.remove_all()
     assert_nothing_left(server, hostile.api)
-
-
-def test_default_runtime(new_server: Callable[..., CrishimServer], new_engine: Callable[..., TestEngine]) -> None:
-    """The handler without a name is the engine's default runtime, for sandbox and containers alike."""
-    engine = new_engine(config={"default-runtime": ALTERNATIVE_RUNTIME})
-    busybox().load(engine.api, BUSYBOX_REF)
-    server = new_server(engine.url)
-    server.start()
-    pod = Pod(server)
-    container_id = pod.start()
-    for key in (pod.id, container_id):
-        assert inspect(engine.api, key)["HostConfig"]["Runtime"] == ALTERNATIVE_RUNTIME
-    assert pod.status().runtime_handler == ""
-    server.remove_all()
-    assert_nothing_left(server, engine.api)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 from crishim.cri.v1 import runtime_pb2 as pb
 from tests.env.engine import TestEngine
 from tests.env.images import busybox
+from tests.integration.server.inside import CAPABILITIES, DEFAULT_CAPABILITIES, held, status_of
 from tests.integration.server.pods import (
     Pod,
     container_status,
@@ -20,7 +20,6 @@ from tests.integration.server.pods import (
     linux,
     make_container,
     make_pod,
-    pid_of,
     pod_linux,
     read_log,
 )
@@ -28,21 +27,6 @@ from tests.integration.server.serving import CALL, CrishimServer
 from tests.integration.server.waiting import until
 
 pytestmark = pytest.mark.engine
-
-CAPABILITIES = {"CHOWN": 0, "KILL": 5, "NET_BIND_SERVICE": 10, "NET_ADMIN": 12, "NET_RAW": 13, "SYS_ADMIN": 21}
-DEFAULT_CAPABILITIES = {"CHOWN", "KILL", "NET_BIND_SERVICE", "NET_RAW"}
-"""Of those above, what engines give to a container that asks for nothing."""
-
-
-def status_of(api: Any, container_id: str) -> Mapping[str, str]:
-    """/proc/PID/status of a container's first process."""
-    lines = Path(f"/proc/{pid_of(api, container_id)}/status").read_text().splitlines()
-    return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
-
-
-def held(mask: str) -> set[str]:
-    """Those of CAPABILITIES that are in a mask of /proc/PID/status."""
-    return {name for name, number in CAPABILITIES.items() if int(mask, 16) >> number & 1}
 
 
 def test_command_arguments_and_environment(server: CrishimServer, engine: TestEngine) -> None:
@@ -202,13 +186,16 @@ def test_privileges(server: CrishimServer, engine: TestEngine, tmp_path: Path) -
         },
     }
     pod = Pod(server)
-    script = "grep Seccomp: /proc/self/status; mkdir /tmp/a 2>/dev/null && echo made"
+    script = (
+        "grep Seccomp: /proc/self/status; mkdir /tmp/a 2>/dev/null && echo made;"
+        " unshare -U true 2>/dev/null && echo unshared"
+    )
     found = {
         name: pod.say(f"{script}; true", linux=linux(**context)).replace("Seccomp:\t", "").split()
         for name, context in profiles.items()
     }
-    assert found["nothing"][:2] == found["unconfined"][:2] == ["0", "made"]
-    assert found["default"] == found["deprecated"] == ["2", "made"]
+    assert found["nothing"] == found["unconfined"] == ["0", "made", "unshared"]
+    assert found["default"] == found["deprecated"] == ["2", "made"], "the default denies a call"
     assert found["file"][0] == "2"
     assert "made" not in found["file"]
     assert found["typed wins"][0] == "0"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crishim.runtime.node_status import _kernel, _semver
+from crishim.runtime.node_status import _semver
 
 
 @pytest.mark.parametrize(
@@ -22,8 +22,3 @@ from crishim.runtime.node_status import _kernel, _semver
 )
 def test_the_version_is_a_semantic_one(told: str, version: str) -> None:
     assert _semver(told) == version
-
-
-@pytest.mark.parametrize(("release", "version"), [("6.18.1-amd64", (6, 18)), ("5.12", (5, 12)), ("weird", (0, 0))])
-def test_the_kernels_version(release: str, version: tuple[int, int]) -> None:
-    assert _kernel(release) == version

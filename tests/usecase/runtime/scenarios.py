@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from crishim.errors import ExecFailed, ExecTimeout
+from crishim.model import ImageSpec, LinuxContainerConfig, LinuxContainerSecurityContext, Mount
 from tests.usecase.runtime.world import HOST_NETWORK, World
 
 Call = Callable[[World, str, str], Coroutine[Any, Any, object]]
@@ -23,6 +24,11 @@ class Scenario:
     def bound(self, world: World, ids: tuple[str, str]) -> Callable[[], Coroutine[Any, Any, object]]:
         """The call, ready to be made."""
         return lambda: self.call(world, *ids)
+
+
+NAMED_USER = LinuxContainerConfig(security_context=LinuxContainerSecurityContext(run_as_username="app"))
+
+VOLUME = Mount(container_path="/v", readonly=True, image=ImageSpec(image="busybox"), image_sub_path="etc")
 
 
 async def nothing(world: World) -> tuple[str, str]:
@@ -104,6 +110,8 @@ SCENARIOS: dict[str, Scenario] = {
     "remove running": Scenario(running, lambda w, s, c: w.remove(s)),
     "remove stopped": Scenario(stopped, lambda w, s, c: w.remove(s)),
     "create": Scenario(sandbox, lambda w, s, c: w.create(s)),
+    "create with an image volume": Scenario(sandbox, lambda w, s, c: w.create(s, mounts=(VOLUME,))),
+    "create with a user of the image": Scenario(sandbox, lambda w, s, c: w.create(s, linux=NAMED_USER)),
     "start": Scenario(created, lambda w, s, c: w.start_container(c)),
     "stop container at once": Scenario(running, lambda w, s, c: w.stop_container(c, 0)),
     "stop container": Scenario(running, lambda w, s, c: w.stop_container(c, 30)),

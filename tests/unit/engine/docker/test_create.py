@@ -191,3 +191,15 @@ def test_update_sends_what_is_said() -> None:
     }
     freed = update_body(EngineResources(memory=0, memory_swap=-1))
     assert NO_MEMORY_LIMIT <= freed["Memory"] < freed["MemorySwap"] < 1 << 63
+
+
+def test_an_image_that_is_mounted_more_than_once_is_spelled_otherwise(facts: Callable[..., EngineFacts]) -> None:
+    """The engine would take the second for the first."""
+    image, other = "sha256:" + "0123456789abcdef" * 4, "sha256:" + "f" * 64
+    sources = (image, other, image, image)
+    mounts = tuple(EngineMount(source=s, target=f"/{i}", image=True) for i, s in enumerate(sources))
+    told = [mount["Source"] for mount in host(facts((1, 48)), mounts=mounts)["Mounts"]]
+    assert told == [image, other, image.removeprefix("sha256:"), image.removeprefix("sha256:")[:63]]
+    many = tuple(EngineMount(source=image, target=f"/{i}", image=True) for i in range(60))
+    with pytest.raises(ImageVolumeMountFailed, match="48 times"):
+        host(facts((1, 48)), mounts=many)

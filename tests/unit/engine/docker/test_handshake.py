@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from crishim.engine.docker.handshake import NEWEST_API, facts_from, negotiate, refuse_unsuitable
+from crishim.engine.features import recurses_readonly
 from crishim.errors import EngineUnsuitable
 
 VERSION: dict[str, Any] = {
@@ -106,3 +108,29 @@ def test_cgroup_version_of_an_engine_that_does_not_tell_it() -> None:
     info = {key: value for key, value in INFO.items() if key not in {"CgroupVersion", "CgroupDriver"}}
     facts = facts_from(VERSION, info, (1, 41), 7)
     assert (facts.cgroup_driver, facts.cgroup_version) == ("none", 1)
+
+
+def test_what_runtimes_say_that_they_can() -> None:
+    def runtime(features: str) -> dict[str, object]:
+        return {"path": "x", "status": {"org.opencontainers.runtime-spec.features": features}}
+
+    runtimes = {
+        "able": runtime('{"mountOptions": ["ro", "rro"]}'),
+        "old": runtime('{"mountOptions": ["ro"]}'),
+        "odd": runtime("[]"),
+        "broken": runtime("{"),
+        "silent": {"path": "x", "status": None},
+        "older": {"path": "x"},
+    }
+    facts = facts_from(VERSION, INFO | {"Runtimes": runtimes}, (1, 51), 7)
+    assert facts.readonly_recursion == {"able"}
+    assert facts.runtimes == tuple(sorted(runtimes))
+    for runtime_name, kernel, api, able in (
+        ("able", "6.1.0", (1, 51), True),
+        ("old", "6.1.0", (1, 51), False),
+        ("able", "5.11.9-1", (1, 51), False),
+        ("able", "weird", (1, 51), False),
+        ("able", "6.1.0", (1, 43), False),
+    ):
+        given = replace(facts, kernel=kernel, api_version=api)
+        assert recurses_readonly(given, runtime_name) is able

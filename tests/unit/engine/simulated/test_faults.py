@@ -110,6 +110,8 @@ async def test_every_method_is_refused_while_down_and_counted(engine: SimulatedE
         "remove": lambda: engine.remove("x"),
         "update": lambda: engine.update("x", EngineResources()),
         "inspect": lambda: engine.inspect("x"),
+        "has_path": lambda: engine.has_path("x", "/etc"),
+        "read_file": lambda: engine.read_file("x", "/etc/passwd"),
         "exec": lambda: engine.exec("x", ["true"], OUTPUT),
         "attach": lambda: engine.attach("x", OUTPUT, ends_stdin=False),
         "read_log": enter_log,

@@ -67,7 +67,7 @@ _CONTEXT: dict[str, tuple[Any, str]] = {
     "run_as_group": (7, CHANGED),
     "readonly_rootfs": (True, CHANGED),
     "supplemental_groups": ((7,), CHANGED),
-    "supplemental_groups_policy": (SupplementalGroupsPolicy.Strict, REFUSED),
+    "supplemental_groups_policy": (SupplementalGroupsPolicy.Strict, "who it is, by container_identity"),
     "seccomp.profile_type": (ProfileType.Unconfined, CHANGED),
     "seccomp.localhost_ref": ("/profile.json", REFUSED),  # the type says that there is none
     "apparmor.profile_type": (ProfileType.Unconfined, CHANGED),

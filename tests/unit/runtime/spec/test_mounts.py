@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from crishim.engine.values import EngineDevice, EngineFacts, EngineMount
-from crishim.errors import CRIError, InvalidArgument, RROUnsupported, UnsupportedField
+from crishim.errors import CRIError, ImageVolumeMountFailed, InvalidArgument, RROUnsupported, UnsupportedField
 from crishim.model import CDIDevice, Device, IDMapping, ImageSpec, Mount, MountPropagation
 from crishim.runtime.spec.mounts import make_cdi_devices, make_devices, make_mounts
 
@@ -48,7 +48,24 @@ def test_symbolic_links_are_followed(tmp_path: Path, facts: EngineFacts) -> None
     assert made.source == str(tmp_path / "real")
 
 
+def test_links_anywhere_in_a_path(tmp_path: Path, facts: EngineFacts) -> None:
+    (tmp_path / "real" / "inner").mkdir(parents=True)
+    (tmp_path / "folder").symlink_to("real")
+    (tmp_path / "real" / "loop").symlink_to("loop")
+    (tmp_path / "real" / "up").symlink_to("inner")
+    real = str(tmp_path / "real" / "inner")
+    for path in ("folder/inner", "folder/up", "real/inner/", "folder/inner/.", "real/./inner", "folder/inner/../inner"):
+        mounts = [Mount(container_path=f"/{i}", host_path=f"{tmp_path}/{path}") for i in range(2)]
+        assert {mount.source for mount in make_mounts(mounts, facts, "f")} == {real}, path
+    assert make_mounts([Mount(container_path="/x", host_path="/")], facts, "f")[0].source == "/"
+    for path in ("folder/loop", "folder/none", "none/x"):
+        with pytest.raises(InvalidArgument):
+            make_mounts([Mount(container_path="/x", host_path=f"{tmp_path}/{path}")], facts, "f")
+
+
 IDS = (IDMapping(),)
+VOLUME = ImageSpec(image="x", image_ref="sha256:x")
+OF_IMAGE = {"image": VOLUME, "host_path": "", "readonly": True}
 
 
 @pytest.mark.parametrize(
@@ -62,11 +79,19 @@ IDS = (IDMapping(),)
         ({"mount_options": ("noexec", "suid")}, InvalidArgument, "mount_options[1]"),
         ({"mount_options": ("noexec",)}, UnsupportedField, "mount_options"),
         ({"uid_mappings": IDS}, UnsupportedField, "uidMappings"),
-        ({"gid_mappings": IDS}, UnsupportedField, "uidMappings"),
+        ({"gid_mappings": IDS}, UnsupportedField, "gidMappings"),
         ({"recursive_read_only": True}, InvalidArgument, "recursive_read_only"),
         ({"recursive_read_only": True, "readonly": True, "propagation": SLAVE}, InvalidArgument, "recursive_read_only"),
-        ({"image": ImageSpec(image="x")}, InvalidArgument, "host_path"),
-        ({"image": ImageSpec(image="x"), "host_path": ""}, UnsupportedField, "image"),
+        ({"image": VOLUME, "readonly": True}, InvalidArgument, "host_path"),
+        ({"image": VOLUME, "host_path": ""}, InvalidArgument, "readonly"),
+        ({**OF_IMAGE, "propagation": SLAVE}, InvalidArgument, "propagation"),
+        ({**OF_IMAGE, "image_sub_path": "/etc"}, InvalidArgument, "image_sub_path"),
+        ({**OF_IMAGE, "image_sub_path": "a/../../b"}, InvalidArgument, "image_sub_path"),
+        ({**OF_IMAGE, "mount_options": ("noexec",)}, UnsupportedField, "mount_options"),
+        ({"container_path": "//./"}, InvalidArgument, "container_path"),
+        ({"container_path": "/first/"}, InvalidArgument, "container_path"),  # where another one is
+        ({"container_path": "/a\0b"}, InvalidArgument, "container_path"),
+        ({"host_path": "/a\0b"}, InvalidArgument, "host_path"),
         ({"image_sub_path": "x"}, InvalidArgument, "image_sub_path"),
     ],
     ids=str,
@@ -74,11 +99,21 @@ IDS = (IDMapping(),)
 def test_mount_refused(
     tmp_path: Path, facts: EngineFacts, asked: dict[str, Any], error: type[CRIError], field: str
 ) -> None:
-    good = Mount(container_path="/data", host_path=str(tmp_path))
+    good = Mount(container_path="/first", host_path=str(tmp_path))
     bad = Mount(**({"container_path": "/data", "host_path": str(tmp_path)} | asked))
     with pytest.raises(InvalidArgument) as caught:
         make_mounts([good, bad], facts, "f")
     assert (type(caught.value), caught.value.field) == (error, f"f[1].{field}")
+
+
+def test_an_images_files(facts: EngineFacts) -> None:
+    for asked, shown in (("", ""), ("usr/share", "usr/share"), ("./usr//share/", "usr/share")):
+        mount = Mount(container_path="/x", image=VOLUME, readonly=True, image_sub_path=asked, recursive_read_only=True)
+        made = make_mounts([mount], dataclasses.replace(facts, api_version=(1, 48)), "f")
+        wanted = EngineMount(source="sha256:x", target="/x", image=True, readonly=True, image_subpath=shown)
+        assert made == (wanted,)
+    with pytest.raises(ImageVolumeMountFailed, match=r"^ImageVolumeMountFailed: f\[0\]\.image: .* API 1\.48"):
+        make_mounts([mount], dataclasses.replace(facts, api_version=(1, 47)), "f")
 
 
 def test_relabelling_is_refused_where_selinux_is_on(tmp_path: Path, facts: EngineFacts) -> None:
@@ -91,6 +126,8 @@ def test_recursion_needs_the_engine(tmp_path: Path, facts: EngineFacts) -> None:
     mount = Mount(container_path="/x", host_path=str(tmp_path), readonly=True, recursive_read_only=True)
     with pytest.raises(RROUnsupported, match=r"^RROUnsupported: "):
         make_mounts([mount], old(facts), "f")
+    with pytest.raises(RROUnsupported):
+        make_mounts([mount], dataclasses.replace(facts, kernel="5.11.0-1"), "f")
 
 
 # --- devices

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from crishim.errors import InvalidArgument, UnsupportedField
-from crishim.model import Capability, ProfileType, SecurityProfile, SELinuxOption, Signal, SupplementalGroupsPolicy
+from crishim.model import Capability, ProfileType, SecurityProfile, SELinuxOption, Signal
 from crishim.runtime.spec import security
 from crishim.runtime.spec.signals import make_stop_signal
 
@@ -62,10 +62,8 @@ def test_user_refused(uid: int | None, gid: int | None, name: str, field: str) -
 
 
 def test_groups() -> None:
-    merge, strict = SupplementalGroupsPolicy.Merge, SupplementalGroupsPolicy.Strict
-    assert security.make_groups((1, 2), merge, "f") == (1, 2)
-    assert refused(security.make_groups, (1, -2), merge, "f") == (InvalidArgument, "f.supplemental_groups[1]")
-    assert refused(security.make_groups, (), strict, "f") == (UnsupportedField, "f.supplemental_groups_policy")
+    assert security.make_groups((1, 2), "f") == (1, 2)
+    assert refused(security.make_groups, (1, -2), "f") == (InvalidArgument, "f.supplemental_groups[1]")
 
 
 # --- capabilities
@@ -137,11 +135,30 @@ def test_a_bad_seccomp_profile_is_never_replaced_by_another(tmp_path: Path) -> N
         "no text": b'{"defaultAction": 1}',
         "large": b" " * (4 << 20) + b"{}",
         "binary": b"\xff\xfe",
+        "deep": b"[" * 100_000,
+        "no number": b'{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [], "defaultErrnoRet": NaN}',
+        "unknown action": b'{"defaultAction": "SCMP_ACT_SHOUT"}',
+        "architectures": b'{"defaultAction": "SCMP_ACT_ALLOW", "architectures": [1]}',
+        "rules": b'{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": {}}',
+    }
+    rule: dict[str, object] = {"names": ["mkdir"], "action": "SCMP_ACT_ERRNO"}
+    rules: dict[str, object] = {
+        "rule": "mkdir",
+        "rule without action": rule | {"action": None},
+        "rule without names": rule | {"names": []},
+        "rule of numbers": rule | {"names": [1]},
+        "rule with an operator": rule | {"args": [{"index": 0, "op": "SCMP_CMP_SAME"}]},
+        "rule with an argument": rule | {"args": [{"index": 6, "op": "SCMP_CMP_EQ"}]},
+        "rule with a negative value": rule | {"args": [{"index": 0, "value": -1, "op": "SCMP_CMP_EQ"}]},
+    }
+    bad |= {
+        name: json.dumps({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [rule, odd]}).encode()
+        for name, odd in rules.items()
     }
     for name, data in bad.items():
         (tmp_path / name).write_bytes(data)
     os.mkfifo(tmp_path / "fifo")
-    paths = [str(tmp_path / name) for name in (*bad, "fifo", "missing")] + [str(tmp_path), "relative.json", ""]
+    paths = [str(tmp_path / name) for name in (*bad, "fifo", "missing")] + [str(tmp_path), "relative.json", "", "/a\0b"]
     for path in paths:
         profile = SecurityProfile(profile_type=LOCALHOST, localhost_ref=path)
         call = refused(security.make_seccomp, profile, "", privileged=False, field="f")
