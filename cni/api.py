@@ -7,7 +7,6 @@ and arguments of DEL are those of ADD.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,10 +16,8 @@ from cni.args import encode_args
 from cni.conf import NetworkConfList
 from cni.errors import AttachmentError, CNIError, InvocationFailed, PluginCrashed, UnsupportedVerb
 from cni.invoke import Invoker
+from cni.names import is_container_id, is_interface_name
 from cni.results import Result, parse_result
-
-_CONTAINER_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*\Z")
-_IFNAME = re.compile(r"[^\s/:]{1,15}\Z")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,9 +34,9 @@ class Attachment:
     """Dynamic arguments by capability (`portMappings`, `bandwidth`, …), for plugins that declare it."""
 
     def __post_init__(self) -> None:
-        if not _CONTAINER_ID.match(self.container_id):
+        if not is_container_id(self.container_id):
             raise AttachmentError(f"{self.container_id!r} is no container id as CNI has it")
-        if not _IFNAME.match(self.ifname) or self.ifname in (".", ".."):
+        if not is_interface_name(self.ifname):
             raise AttachmentError(f"{self.ifname!r} is no name for an interface")
         if "\0" in self.netns:
             raise AttachmentError(f"{self.netns!r} is no path")

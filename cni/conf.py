@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from cni import jsontext, versions
 from cni.errors import ConfError
+from cni.names import is_network_name
 
 EXTENSIONS = (".conf", ".conflist", ".json")
 """Files with other names in a configuration folder are not looked at."""
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*\Z")
 _SIZE_AT_MOST = 1 << 20
 
 
@@ -141,7 +140,7 @@ def _conflist(top: dict[str, Any], path: str, folder: str | None) -> NetworkConf
         top = {key: top[key] for key in ("cniVersion", "name") if key in top} | {"plugins": [top]}
         folder = None
     name = top.get("name")
-    if not isinstance(name, str) or not _NAME.match(name):
+    if not is_network_name(name):
         raise fault("must begin with a letter or digit and hold only letters, digits, '_', '.' and '-'", "name")
     version = _version(top, path)
     flags = {key: _flag(top, key, path) for key in ("disableCheck", "disableGC", "loadOnlyInlinedPlugins")}
