@@ -6,6 +6,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cni.plugins.nft.expressions import JUMP, value, verdict_data
 from cni.plugins.nft.netlink import (
     NLM_F_APPEND,
     NLM_F_CREATE,
@@ -25,12 +26,14 @@ Request = tuple[int, int, bytes]
 INET, ANY = 1, 0
 """Families of tables: IPv4 and IPv6 together; whichever (for questions)."""
 
-NEW_TABLE, GET_TABLE, DEL_TABLE = 0xA00, 0xA01, 0xA02
-NEW_CHAIN, GET_CHAIN, DEL_CHAIN = 0xA03, 0xA04, 0xA05
-NEW_RULE, GET_RULE, DEL_RULE = 0xA06, 0xA07, 0xA08
-NEW_SET = 0xA09
-NEW_ELEMENT, GET_ELEMENT, DEL_ELEMENT = 0xA0C, 0xA0D, 0xA0E
-GET_GENERATION = 0xA10
+GET_TABLE, GET_RULE, GET_ELEMENT, GET_GENERATION = 0xA01, 0xA07, 0xA0D, 0xA10
+"""Types of questions."""
+
+_NEW_TABLE, _DEL_TABLE = 0xA00, 0xA02
+_NEW_CHAIN, _DEL_CHAIN = 0xA03, 0xA05
+_NEW_RULE, _DEL_RULE = 0xA06, 0xA08
+_NEW_SET = 0xA09
+_NEW_ELEMENT, _DEL_ELEMENT = 0xA0C, 0xA0E
 
 _BEGIN, _END = 0x10, 0x11
 _SUBSYSTEM = 10
@@ -46,24 +49,12 @@ class Element:
 
     set: str
     key: bytes
-    data: bytes = b""
-    """As `NFTA_SET_ELEM_DATA` with its header, "" in a set."""
+    value: bytes = b""
+    """What a map gives for the key."""
+    chain: str = ""
+    """Or the chain that it leads to."""
     comment: str = ""
     """Whose it is; nft(8) shows it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Chain:
-    """A chain as the kernel tells it."""
-
-    family: int
-    table: str
-    name: str
-    use: int
-    """Rules in it and references to it."""
-    hook: int | None
-    """Where it is called (`NF_INET_*`), None: only by other chains."""
-    policy: int | None
 
 
 def header(family: int, resource: int = 0) -> bytes:
@@ -83,41 +74,41 @@ def end() -> Request:
 
 def table(name: str) -> Request:
     """Make a table if it is not there."""
-    return NEW_TABLE, NLM_F_CREATE, header(INET) + text(1, name) + number(2, 0)
+    return _NEW_TABLE, NLM_F_CREATE, header(INET) + text(1, name) + number(2, 0)
 
 
 def delete_table(name: str) -> Request:
     """Take a table away with all that is in it."""
-    return DEL_TABLE, 0, header(INET) + text(1, name)
+    return _DEL_TABLE, 0, header(INET) + text(1, name)
 
 
 def chain(in_table: str, name: str) -> Request:
     """Make a chain for others to call if it is not there."""
-    return NEW_CHAIN, NLM_F_CREATE, header(INET) + text(1, in_table) + text(3, name)
+    return _NEW_CHAIN, NLM_F_CREATE, header(INET) + text(1, in_table) + text(3, name)
 
 
 def base_chain(in_table: str, name: str, kind: str, hook: int, priority: int) -> Request:
     """Make a chain that the kernel calls at `hook` if it is not there; what it does not decide is accepted."""
     place = nested(4, number(1, hook), number(2, priority))
     parts = [text(1, in_table), text(3, name), place, number(5, 1), text(7, kind)]
-    return NEW_CHAIN, NLM_F_CREATE, header(INET) + b"".join(parts)
+    return _NEW_CHAIN, NLM_F_CREATE, header(INET) + b"".join(parts)
 
 
 def delete_chain(in_table: str, name: str) -> Request:
     """Take a chain away with its rules; refused while another chain or an element leads to it."""
-    return DEL_CHAIN, 0, header(INET) + text(1, in_table) + text(3, name)
+    return _DEL_CHAIN, 0, header(INET) + text(1, in_table) + text(3, name)
 
 
 def delete_rules(in_table: str, in_chain: str = "") -> Request:
     """Take all rules away, of one chain or of all."""
     where = text(2, in_chain) if in_chain else b""
-    return DEL_RULE, 0, header(INET) + text(1, in_table) + where
+    return _DEL_RULE, 0, header(INET) + text(1, in_table) + where
 
 
 def rule(in_table: str, in_chain: str, *expressions: bytes) -> Request:
     """Append a rule."""
     body = text(1, in_table) + text(2, in_chain) + nested(4, *expressions)
-    return NEW_RULE, NLM_F_CREATE | NLM_F_APPEND, header(INET) + body
+    return _NEW_RULE, NLM_F_CREATE | NLM_F_APPEND, header(INET) + body
 
 
 def new_set(in_table: str, name: str, key: tuple[int, int], data: tuple[int, int] | None, number_of: int) -> Request:
@@ -126,23 +117,21 @@ def new_set(in_table: str, name: str, key: tuple[int, int], data: tuple[int, int
     parts = [text(1, in_table), text(2, name), number(3, flags), number(4, key[0]), number(5, key[1])]
     if data:
         parts += [number(6, data[0]), number(7, data[1])]
-    return NEW_SET, NLM_F_CREATE, header(INET) + b"".join(parts) + number(10, number_of)
+    return _NEW_SET, NLM_F_CREATE, header(INET) + b"".join(parts) + number(10, number_of)
 
 
-def add_elements(in_table: str, in_set: str, elements: Sequence[Element], *, new: bool) -> Request:
-    """Add elements to one set; with `new` one that is there already is refused, else only one with other data."""
-    flags = NLM_F_CREATE | (NLM_F_EXCL if new else 0)
-    return NEW_ELEMENT, flags, _elements(in_table, in_set, [_element(element) for element in elements])
+def add_elements(in_table: str, in_set: str, elements: Sequence[Element]) -> Request:
+    """Add elements to one set; one that is there already is refused."""
+    return (
+        _NEW_ELEMENT,
+        NLM_F_CREATE | NLM_F_EXCL,
+        _elements(in_table, in_set, [_element(element) for element in elements]),
+    )
 
 
 def delete_elements(in_table: str, in_set: str, keys: Sequence[bytes]) -> Request:
     """Take elements away; one that is not there is refused."""
-    return DEL_ELEMENT, 0, _elements(in_table, in_set, [nested(1, nested(1, attribute(1, key))) for key in keys])
-
-
-def get_element(in_table: str, in_set: str, key: bytes) -> Request:
-    """Ask for one element."""
-    return GET_ELEMENT, 0, _elements(in_table, in_set, [nested(1, nested(1, attribute(1, key)))])
+    return _DEL_ELEMENT, 0, _elements(in_table, in_set, [nested(1, nested(1, attribute(1, key))) for key in keys])
 
 
 def list_elements(in_table: str, in_set: str) -> bytes:
@@ -162,24 +151,26 @@ def parse_elements(in_set: str, body: bytes) -> list[Element]:
     found = []
     for _, listed in each_attribute(attributes(body, 4).get(3, b"")):
         parts = attributes(listed)
+        data = attributes(parts.get(2, b""))
+        chain = string(attributes(data[2]).get(2, b"")) if 2 in data else ""
         key = attributes(parts.get(1, b"")).get(1, b"")
-        data = nested(2, *([parts[2]] if 2 in parts else []))
-        found.append(Element(in_set, key, data if 2 in parts else b"", _parse_comment(parts.get(6, b""))))
+        found.append(Element(in_set, key, data.get(1, b""), chain, _parse_comment(parts.get(6, b""))))
     return found
 
 
-def parse_chain(body: bytes) -> Chain:
-    """Read an answer to GET_CHAIN."""
-    parts = attributes(body, 4)
-    hook = attributes(parts[4]).get(1) if 4 in parts else None
-    return Chain(
-        family=body[0],
-        table=string(parts.get(1, b"")),
-        name=string(parts.get(3, b"")),
-        use=int.from_bytes(parts.get(6, b""), "big"),
-        hook=None if hook is None else int.from_bytes(hook, "big"),
-        policy=int.from_bytes(parts[5], "big") if 5 in parts else None,
-    )
+def name_table(name: str) -> bytes:
+    """The body of a question about a table, and of the dump of its rules."""
+    return header(INET) + text(1, name)
+
+
+def parse_rule_chain(body: bytes) -> str:
+    """Read from an answer to GET_RULE which chain the rule is in."""
+    return string(attributes(body, 4).get(2, b""))
+
+
+def parse_generation(body: bytes) -> int:
+    """Read an answer to GET_GENERATION: a number that grows with every change of anybody's rules."""
+    return int.from_bytes(attributes(body, 4).get(1, b""), "big")
 
 
 def _elements(in_table: str, in_set: str, listed: Sequence[bytes]) -> bytes:
@@ -187,7 +178,11 @@ def _elements(in_table: str, in_set: str, listed: Sequence[bytes]) -> bytes:
 
 
 def _element(element: Element) -> bytes:
-    parts = [nested(1, attribute(1, element.key)), element.data]
+    parts = [nested(1, attribute(1, element.key))]
+    if element.chain:
+        parts.append(verdict_data(2, JUMP, element.chain))
+    elif element.value:
+        parts.append(value(2, element.value))
     if element.comment:
         comment = element.comment.encode() + b"\0"
         parts.append(attribute(6, bytes([_COMMENT, len(comment)]) + comment))

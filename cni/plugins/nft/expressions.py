@@ -83,6 +83,12 @@ def load_destination(which: int) -> bytes:
     return _load(1, _NETWORK, *_DADDR[which])
 
 
+def destination_not(address: ipaddress.IPv6Address) -> bytes:
+    """Go on only with IPv6 packets to another address than this."""
+    differs = expression("cmp", number(1, 1), number(2, 1), value(3, address.packed))
+    return family(IPV6) + load_destination(IPV6) + differs
+
+
 def load_port(register: int) -> bytes:
     """Put protocol and destination port into this 32-bit register and the next: as a set's key, 4 bytes each."""
     return _meta(_L4PROTO, register) + _load(register + 1, _TRANSPORT, 2, 2)
