@@ -1,0 +1,189 @@
+"""The folder of leases, in the reference plugin's layout, so that both can work on it at the same time.
+
+One file per address, named like it, that holds the container's id and interface; `last_reserved_ip.N` with the last
+address of range set N; `lock`, which whoever looks or writes holds by flock(2).  A lease comes to be as a whole (it is
+written without a name, then linked), so a crash leaves a lease with its owner or none: never one without.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+from cni.errors import Code
+from cni.plugins.api import CallFailed
+from cni.plugins.host_local.ranges import Address
+
+DEFAULT = "/var/lib/cni/networks"
+_LAST = "last_reserved_ip."
+_UNFINISHED = ".unfinished"
+_PAUSE = 0.002  # seconds between looks at a lock that another process holds
+_LOCKED_AT_MOST = 30.0  # seconds that a DEL or GC waits for it
+
+_turns_lock = threading.Lock()
+_turns: dict[str, threading.Lock] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """An address that is taken, and by whom: `owner` is as in the file, "" in one that holds nothing."""
+
+    address: str
+    owner: str
+
+
+def owner_of(container_id: str, ifname: str) -> str:
+    """Return what a lease's file holds."""
+    return f"{container_id}\r\n{ifname}"
+
+
+class Store:
+    """The leases of one network.  Made by `opened`, which holds the lock."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def names(self) -> set[str]:
+        """Return the addresses that are taken, as their files are named."""
+        return {name for name in os.listdir(self._folder) if _is_address(name)}
+
+    def leases(self) -> list[Lease]:
+        """Read all leases."""
+        found = []
+        for name in self.names():
+            with contextlib.suppress(FileNotFoundError):
+                found.append(Lease(name, self._read(name)))
+        return found
+
+    def of(self, container_id: str, ifname: str) -> list[Lease]:
+        """Return the leases of a container's interface."""
+        every = self.leases()
+        owner = owner_of(container_id, ifname)
+        own = [lease for lease in every if lease.owner == owner]
+        # The reference plugin before 0.8 did not write the interface.
+        return own or [lease for lease in every if lease.owner == container_id]
+
+    def reserve(self, address: Address, container_id: str, ifname: str, set_number: int) -> bool:
+        """Take an address; False when it is taken."""
+        content = owner_of(container_id, ifname).encode()
+        if not self._create(str(address), content):
+            return False
+        self._replace(f"{_LAST}{set_number}", str(address).encode())
+        return True
+
+    def release(self, lease: Lease) -> None:
+        """Give an address back."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(self._folder, lease.address))
+
+    def holds(self, address: str, container_id: str, ifname: str) -> bool:
+        """Say whether `address` is a lease of this interface."""
+        try:
+            return self._read(address) == owner_of(container_id, ifname)
+        except (FileNotFoundError, IsADirectoryError):
+            return False
+
+    def last(self, set_number: int) -> Address | None:
+        """Return the address that was last given out of a range set."""
+        try:
+            return ip_address(self._read(f"{_LAST}{set_number}"))
+        except (FileNotFoundError, ValueError):
+            return None
+
+    def _read(self, name: str) -> str:
+        descriptor = os.open(os.path.join(self._folder, name), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.read(descriptor, 4096).decode(errors="replace").strip()
+        finally:
+            os.close(descriptor)
+
+    def _create(self, name: str, content: bytes) -> bool:
+        path = os.path.join(self._folder, name)
+        try:
+            descriptor = os.open(self._folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+            source = f"/proc/self/fd/{descriptor}"
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT):
+                raise
+            # This file system has no files without a name.  What a crash leaves of this one the next call overwrites.
+            source = os.path.join(self._folder, _UNFINISHED)
+            descriptor = os.open(source, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(descriptor, content)
+            os.link(source, path, follow_symlinks=True)
+        except FileExistsError:
+            return False
+        finally:
+            os.close(descriptor)
+            if source.endswith(_UNFINISHED):
+                os.unlink(source)
+        return True
+
+    def _replace(self, name: str, content: bytes) -> None:
+        unfinished = os.path.join(self._folder, _UNFINISHED)
+        descriptor = os.open(unfinished, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(descriptor, content)
+        finally:
+            os.close(descriptor)
+        os.rename(unfinished, os.path.join(self._folder, name))
+
+
+@contextlib.contextmanager
+def opened(folder: str, goes_on: Callable[[], None] | None, *, create: bool) -> Iterator[Store | None]:
+    """Give the store of the network whose folder this is, locked; None when there is none and `create` is not set.
+
+    `goes_on`: raises when nobody waits for the lock any more; None: it is waited for half a minute.  Raises
+    CallFailed with code 11 when that is over.
+    """
+    if create:
+        os.makedirs(folder, 0o755, exist_ok=True)
+    elif not os.path.isdir(folder):
+        yield None
+        return
+    with _turns_lock:
+        turn = _turns.setdefault(folder, threading.Lock())
+    until = time.monotonic() + _LOCKED_AT_MOST
+
+    def still_waiting() -> None:
+        if goes_on is not None:
+            goes_on()
+        elif time.monotonic() > until:
+            raise CallFailed(Code.TRY_AGAIN_LATER, f"{folder}: another process holds the lock")
+
+    while not turn.acquire(timeout=0.1):  # threads of this process line up here, without looking again and again
+        still_waiting()
+    try:
+        lock = os.open(os.path.join(folder, "lock"), os.O_CREAT | os.O_RDONLY | os.O_CLOEXEC, 0o600)
+        try:
+            while not _locked(lock):
+                still_waiting()
+                time.sleep(_PAUSE)
+            yield Store(folder)
+        finally:
+            os.close(lock)
+    finally:
+        turn.release()
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
