@@ -195,12 +195,12 @@ def list_pins(directory: str, prefix: str = PREFIX) -> tuple[str, ...]:
 
 async def pin(pid: int, path: str) -> None:
     """`pin_sync` in a thread.  Cancelled: the mount may still come to be; unpin waits its turn behind it."""
-    await _in_thread(lambda: pin_sync(pid, path), "pin")
+    await in_thread(lambda: pin_sync(pid, path), "pin")
 
 
 async def unpin(path: str) -> None:
     """`unpin_sync` in a thread."""
-    await _in_thread(lambda: unpin_sync(path), "unpin")
+    await in_thread(lambda: unpin_sync(path), "unpin")
 
 
 async def in_netns(path: str, function: Callable[[], _T]) -> _T:
@@ -215,7 +215,7 @@ async def in_netns(path: str, function: Callable[[], _T]) -> _T:
         _enter(path)
         return function()
 
-    return await _in_thread(entered, "netns")
+    return await in_thread(entered, "netns")
 
 
 def _enter(path: str) -> None:
@@ -232,7 +232,7 @@ def _enter(path: str) -> None:
         os.close(descriptor)
 
 
-async def _in_thread(function: Callable[[], _T], what: str) -> _T:
+async def in_thread(function: Callable[[], _T], what: str) -> _T:
     """Run `function` in a thread made for it alone, and see it ended whatever happens to us.
 
     The thread ends instead of going back to a pool: so it may change its namespace.  A cancellation waits for the end

@@ -55,6 +55,13 @@ class Ruleset:
         # One socket for good: its end would wait until the kernel has freed all that was taken away (15 ms).
         self._link = Netlink(NETLINK_NETFILTER, "nftables")
         self._known: _Known | None = None
+        self.reads = 0
+        """How often the table was read anew because somebody else had changed rules."""
+
+    def unchanged(self) -> bool:
+        """Whether nobody else changed any rule since the table was last read or changed.  Raises NetlinkError."""
+        with self._lock:
+            return self._known is not None and _generation(self._link) == self._known.generation
 
     def change(self, plan: Callable[[Elements], Change]) -> None:
         """Do what `plan` wants, given what there is; the rules are put back where they are gone.
@@ -76,7 +83,7 @@ class Ruleset:
 
     def _try(self, plan: Callable[[Elements], Change], *, anew: bool) -> bool:
         """Do it once; False: somebody changed rules, try again.  Raises NetlinkError."""
-        known = self._known = self._known or _read(self._link)
+        known = self._known = self._known or self._read()
         wanted = plan(known.elements)
         after = _after(known.elements, wanted)
         requests, removed = _requests(known, wanted, after, anew=anew)
@@ -108,8 +115,12 @@ class Ruleset:
 
     def _now(self) -> _Known:
         if self._known is None or _generation(self._link) != self._known.generation:
-            self._known = _read(self._link)
+            self._known = self._read()
         return self._known
+
+    def _read(self) -> _Known:
+        self.reads += 1
+        return _read(self._link)
 
 
 _current: tuple[tuple[int, int], Ruleset] | None = None

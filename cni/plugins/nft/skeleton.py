@@ -6,7 +6,7 @@ there are.  As `nft list table inet crishim` shows them:
     chain guard       { type filter hook prerouting priority raw; iifname @guarded ip daddr 127.0.0.0/8 drop }
     chain prerouting  { type nat hook prerouting priority dstnat; fib daddr type local goto hostport }
     chain output      { type nat hook output priority -100; fib daddr type local goto hostport }
-    chain hostport    { dnat ip to ip daddr . meta l4proto . th dport map @hostports4; … @ports4; the same for IPv6, but for ::1 }
+    chain hostport    { dnat ip to ip daddr . meta l4proto . th dport map @hostports4; … @ports4; … }
     chain postrouting { type nat hook postrouting priority srcnat;
                         ct status dnat ip daddr . meta l4proto . th dport vmap @targets4; ip saddr vmap @masquerade4 … }
     chain hairpin_SUBNET { ip saddr SUBNET masquerade; ip saddr 127.0.0.0/8 masquerade }
