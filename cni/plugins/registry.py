@@ -100,20 +100,28 @@ class EmbeddedInvoker(Invoker):
 
     async def _earlier(self, plugin: str, verb: str, container: str, timeout: float) -> None:
         """Wait for the end of earlier calls for `container`; what failed of their deferred work is done again now."""
-        runs = self._running.get(container, ())
         try:
             async with asyncio.timeout(timeout):
-                for run in list(runs):
-                    await asyncio.shield(run.ended)
+                for run in list(self._running.get(container, ())):
+                    if verb == "DEL" and run.plugin.type != plugin:
+                        # One of the same chain, perhaps: what it put off concerns nobody but itself.
+                        await asyncio.wait([run.answered])
+                    else:
+                        await asyncio.shield(run.ended)
+                        self._forget(container, run)
         except TimeoutError as error:
             raise PluginTimeout(plugin, verb, f"an earlier call has not ended within {timeout:g} s") from error
-        self._running.pop(container, None)
 
     def _ended(self, container: str, run: _Run) -> None:
-        if run.failure is None and run in self._running.get(container, ()):
-            self._running[container].remove(run)
-            if not self._running[container]:
-                del self._running[container]
+        if run.failure is None:
+            self._forget(container, run)
+
+    def _forget(self, container: str, run: _Run) -> None:
+        runs = self._running.get(container, [])
+        if run in runs:
+            runs.remove(run)
+        if not runs:
+            self._running.pop(container, None)
 
 
 class _Run:

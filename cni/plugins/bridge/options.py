@@ -119,14 +119,3 @@ def mac_of(address: str, what: str) -> str:
     else:
         last = hashlib.sha256(what.encode()).digest()[:4]
     return _PREFIX + last.hex(":")
-
-
-def alias(network: str, container_id: str, ifname: str) -> str:
-    """Return the mark on the host's end: whose it is, for GC and for people (`ip link show`)."""
-    return f"cni {network} {container_id} {ifname}"[:255]
-
-
-def parse_alias(text: str, network: str) -> tuple[str, str] | None:
-    """Return container id and interface name in a mark of `network`, None in any other."""
-    parts = text.split(" ")
-    return (parts[2], parts[3]) if len(parts) == 4 and parts[:2] == ["cni", network] else None

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from cni import results
 from cni.errors import Code
-from cni.plugins import netns
+from cni.plugins import marks, netns
 from cni.plugins.api import Call, CallFailed, Plugin
 from cni.plugins.bridge import container, host, plan
-from cni.plugins.bridge.options import Options, alias, host_name, mac_of, parse_alias, read_options
+from cni.plugins.bridge.options import Options, host_name, mac_of, read_options
 from cni.plugins.host_local import HostLocal
 from cni.plugins.nft import masquerade
 from cni.plugins.nft.netlink import NetlinkError
@@ -40,7 +40,7 @@ class Bridge(Plugin):
             call.goes_on()
             ours = Interface(name=name, mac=mac_of("", name), mtu=options.mtu)
             theirs = Interface(name=call.ifname, mac=mac, mtu=options.mtu, sandbox=call.netns)
-            mark = alias(call.network, call.container_id, call.ifname)
+            mark = marks.make(call.network, call.container_id, call.ifname)
             host.connect(here, undo, bridge, namespace, ours, theirs, mark, options)
             call.goes_on()
             container.configure(namespace, call.netns, theirs, planned)
@@ -90,7 +90,7 @@ class Bridge(Plugin):
         with Route() as here:
             bridge = link.find(here, options.bridge)
             for port in link.ports(here, bridge.index) if bridge is not None else ():
-                owner = parse_alias(port.alias, call.network)
+                owner = marks.parse(port.alias, call.network)
                 if owner is not None and owner not in call.valid:
                     here.change_unless(link.delete(port.index), errno.ENODEV)
         if options.ipam:

@@ -33,6 +33,7 @@ _ADDRESS, _IFNAME, _MTU, _MASTER, _PROTINFO, _LINKINFO, _IFALIAS, _AF_SPEC, _NET
     29,
 )
 _TXQLEN = 13
+_LINK = 5
 _INFO_KIND, _INFO_DATA, _INFO_SLAVE_KIND, _INFO_SLAVE_DATA = 1, 2, 4, 5
 _VETH_INFO_PEER = 1
 _PORT_STATE, _PORT_HAIRPIN, _PORT_ISOLATED = 1, 4, 33
@@ -62,6 +63,8 @@ class Link:
     up: bool
     master: int
     """Index of the bridge that it is a port of, 0: of none."""
+    peer: int
+    """Index of a pair's other end, in its namespace."""
     kind: str
     """`bridge`, `veth`, …; "": a device."""
     alias: str
@@ -85,6 +88,18 @@ def ports(route: Route, bridge: int) -> list[Link]:
     return [link for link in (_link(message.body) for message in listed) if link.master == bridge]
 
 
+def of_kind(route: Route, kind: str) -> list[Link]:
+    """Return the links of a kind (`ifb`).  Raises NetlinkError."""
+    wanted = nested(_LINKINFO, text(_INFO_KIND, kind))
+    try:
+        listed = route.dump((_GETLINK, 0, _info() + wanted + u32(_EXT_MASK, _SKIP_STATS)))
+    except NetlinkError as refusal:
+        if refusal.errno == errno.ENOTSUP:  # the kernel knows no such links (yet)
+            return []
+        raise
+    return [link for link in (_link(message.body) for message in listed) if link.kind == kind]
+
+
 def _link(body: bytes) -> Link:
     _, _, index, flags, _ = _INFO.unpack_from(body)
     told = attributes(body, _INFO.size)
@@ -100,6 +115,7 @@ def _link(body: bytes) -> Link:
         mtu=read_u32(told.get(_MTU)),
         up=bool(flags & _UP),
         master=read_u32(told.get(_MASTER)),
+        peer=read_u32(told.get(_LINK)),
         kind=string(info.get(_INFO_KIND, b"")),
         alias=string(told.get(_IFALIAS, b"")),
         port=port,
@@ -140,6 +156,11 @@ def set_up_port(name: str, alias: str, port: Port) -> Request:
     parts = [text(_IFNAME, name), text(_IFALIAS, alias), nested(_LINKINFO, text(_INFO_SLAVE_KIND, "bridge"), data)]
     parts.append(nested(_AF_SPEC, nested(_AF_INET6, u8(_INET6_ADDR_GEN_MODE, _ADDR_GEN_NONE))))
     return _NEWLINK, 0, _info(_UP) + b"".join(parts)
+
+
+def set_alias(name: str, alias: str) -> Request:
+    """Mark a link."""
+    return _SETLINK, 0, _info() + text(_IFNAME, name) + text(_IFALIAS, alias)
 
 
 def set_up(index: int) -> Request:
