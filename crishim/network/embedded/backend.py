@@ -8,11 +8,12 @@ import os
 from collections.abc import Mapping
 
 from cni import CNI, CNIError, NetworkConfList
-from cni.plugins.registry import EMBEDDED, EmbeddedInvoker, load
+from cni.plugins.registry import EmbeddedInvoker, load
 from crishim.errors import InvalidArgument, NetworkFailed
-from crishim.network import cni_args
+from crishim.network import cni_args, netns
 from crishim.network.api import Attached, NetworkStatus, PodAttachment
 from crishim.network.conflists import POD_CIDR, ConflistNetwork
+from crishim.network.embedded.bridge import remove_unused_bridge
 from crishim.network.embedded.conf import BRIDGE, make_conflist
 from crishim.network.embedded.rules import Rules
 from crishim.network.embedded.taken import find_overlap
@@ -36,6 +37,9 @@ class EmbeddedNetwork(ConflistNetwork):
             raise InvalidArgument("the embedded network needs a range of addresses", field="pod_cidr")
         self._network = make_conflist(self._ranges(), self._leases)
         self._overlap = ""
+        self._outdated = False
+        self._attaching = 0
+        self._renewing = asyncio.Lock()
         self._rules = Rules(BRIDGE)
 
     def __repr__(self) -> str:
@@ -49,8 +53,14 @@ class EmbeddedNetwork(ConflistNetwork):
         return NetworkStatus(ready=True)
 
     async def attach(self, pod: PodAttachment, planned: Attached) -> Attached:
-        attached = await super().attach(pod, planned)
-        self._rules.keep(pod.sandbox_id, attached)
+        if self._outdated:
+            await self._renew_bridge()
+        self._attaching += 1
+        try:
+            attached = await super().attach(pod, planned)
+            self._rules.keep(pod.sandbox_id, attached)
+        finally:
+            self._attaching -= 1
         await self._rules.after_attach()
         return attached
 
@@ -75,19 +85,36 @@ class EmbeddedNetwork(ConflistNetwork):
         cidrs = cni_args.parse_cidrs(cidr)
         if cidrs:
             self._network = make_conflist(cidrs, self._leases)
+            self._outdated = self._outdated or cidrs != self._ranges()
             self._memory.put(POD_CIDR, ",".join(cidrs))
 
     async def start(self) -> None:
         def prepare() -> str:
-            for kind in EMBEDDED:  # imports, which take a while
-                load(kind)
+            for plugin in self._network.plugins:  # imports, which take a while
+                load(plugin["type"])
             return find_overlap(self._ranges(), BRIDGE)
 
         self._overlap = await asyncio.to_thread(prepare)
         await self._rules.start()
 
     async def close(self) -> None:
+        """With no pod left nothing stays: neither the bridge nor a rule in a foreign chain."""
         await self._rules.close()
+        if self._rules.pods == 0 and await self._remove_bridge():
+            await self._rules.remove_foreign()
+
+    async def _renew_bridge(self) -> None:
+        """With other ranges than the bridge was made for: make it anew if nobody uses it, else let ADD say so."""
+        async with self._renewing:
+            if self._outdated and not self._attaching and self._rules.pods == 0:
+                self._outdated = not await self._remove_bridge()
+
+    async def _remove_bridge(self) -> bool:
+        """Remove the bridge if it has no ports; False: it has.  Raises NetworkFailed."""
+        try:
+            return await netns.in_thread(remove_unused_bridge, "bridge")
+        except OSError as error:
+            raise NetworkFailed(f"the bridge {BRIDGE} cannot be removed: {error}") from error
 
     def _ranges(self) -> tuple[str, ...]:
         return cni_args.parse_cidrs(self._memory.get(POD_CIDR)) or self._configured

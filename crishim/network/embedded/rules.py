@@ -42,6 +42,18 @@ class Rules:
         self.problem = ""
         """What keeps pods' packets from passing, for people; "" when nothing is known to."""
 
+    @property
+    def pods(self) -> int:
+        """How many pods' rules are kept."""
+        return len(self._kept)
+
+    async def remove_foreign(self) -> None:
+        """Take away what was put into foreign chains; what cannot be is logged."""
+        try:
+            await self._forward.remove()
+        except OSError as error:
+            log.warning("rules marked crishim may be left in foreign chains: %s", error)
+
     def keep(self, sandbox_id: str, attached: Attached) -> None:
         """From now on put this pod's rules back when they are gone."""
         self._kept[sandbox_id] = attached
