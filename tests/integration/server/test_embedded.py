@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import socket
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 
 import pytest
 
@@ -14,7 +14,7 @@ from tests.env.engine import TestEngine
 from tests.integration.server.pods import READY, Pod, make_container, make_pod
 from tests.integration.server.residue import Quiet, assert_nothing_left
 from tests.integration.server.serving import CrishimServer
-from tests.integration.server.waiting import until
+from tests.integration.server.waiting import fetch
 
 pytestmark = pytest.mark.engine
 HTTPD = ["sh", "-c", "mkdir /tmp/www; hostname >/tmp/www/index.html; exec httpd -f -p 80 -h /tmp/www"]
@@ -35,31 +35,33 @@ def world(new_server: Callable[..., CrishimServer], engine: TestEngine) -> Itera
 
 
 @pytest.fixture
-def outside() -> Iterator[Callable[..., str]]:
-    """A machine elsewhere, which knows no way to pods: run a command on it."""
-    with ExitStack() as stack:
+def outside() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """A machine elsewhere, which knows no way to pods: run Python on it, with its output piped to us."""
+    into = ["ip", "netns", "exec", "elsewhere", sys.executable, "-c"]
 
-        def sh(command: str) -> str:
-            return subprocess.run(command, shell=True, check=True, capture_output=True, text=True).stdout
+    def run(script: str, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [*into, script, *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
 
-        stack.callback(subprocess.run, ["ip", "netns", "delete", "elsewhere"], check=True)
-        sh("ip netns add elsewhere && ip link add to-outside type veth peer name eth0 netns elsewhere")
-        sh(f"ip address add {HOST}/24 dev to-outside && ip link set to-outside up")
-        sh(f"ip -n elsewhere address add {OUTSIDE}/24 dev eth0 && ip -n elsewhere link set eth0 up")
-        yield lambda command: sh(f"ip netns exec elsewhere {command}")
-
-
-def fetch(url: str) -> str:
-    """A page as the host gets it, once somebody serves it."""
-    command = ["busybox", "wget", "-T", "2", "-q", "-O", "-", url]
-    return until(lambda: subprocess.run(command, capture_output=True, text=True, check=False).stdout, url)
-
-
-def docker_like(world: CrishimServer) -> None:
-    """Drop what is forwarded, as Docker does, and let packets on a bridge pass there, too."""
+    commands = f"""
+        ip netns add elsewhere
+        ip link add to-outside type veth peer name eth0 netns elsewhere
+        ip address add {HOST}/24 dev to-outside
+        ip link set to-outside up
+        ip -n elsewhere address add {OUTSIDE}/24 dev eth0
+        ip -n elsewhere link set eth0 up"""
+    for command in filter(None, map(str.strip, commands.splitlines())):
+        subprocess.run(command.split(), check=True)
+    yield run
+    subprocess.run(["ip", "netns", "delete", "elsewhere"], check=True)
 
 
-def test_everybody_reaches_everybody(world: CrishimServer, outside: Callable[..., str]) -> None:
+GET = "import sys, urllib.request as r; print(r.urlopen(sys.argv[1], timeout=5).read().decode())"
+ACCEPT = "import socket; s = socket.create_server(('', 9)); print('up', flush=True); print(s.accept()[1][0])"
+
+
+def test_everybody_reaches_everybody(world: CrishimServer, outside: Callable[..., subprocess.Popen[str]]) -> None:
     """Pods, the host, and the outside; host ports by every way there is."""
     ports = [
         pb.PortMapping(container_port=80, host_port=18081),
@@ -73,22 +75,22 @@ def test_everybody_reaches_everybody(world: CrishimServer, outside: Callable[...
     four, six = status.network.ip, status.network.additional_ips[0].ip
     assert (four[:6], six[:8]) == ("10.86.", "fd00:86:")
     other_ip = other.status().network.ip
-    page = "until wget -T 2 -qO- http://{}/; do sleep 0.1; done"
+    page = "until wget -qO- http://{}/; do sleep 0.1; done"
     for host in (four, f"[{six}]", "10.86.0.1:18081", "192.0.2.1:18081", "[fd00:86::1]:18081"):
         assert other.say(page.format(host)).strip() == name, f"pod to {host}"
         assert fetch(f"http://{host}/").strip() == name, f"host to {host}"
     assert pod.say(page.format("192.0.2.1:18081")).strip() == name, "a pod's own host port"
     assert fetch("http://127.0.0.1:18081/").strip() == name
     assert fetch("http://127.0.0.1:18082/").strip() == name
-    assert outside(f"busybox wget -T 2 -qO- http://{HOST}:18081/").strip() == name
-    with pytest.raises(subprocess.CalledProcessError):
-        outside(f"busybox wget -T 2 -qO- http://{HOST}:18082/")
-    with subprocess.Popen(
-        ["ip", "netns", "exec", "elsewhere", "busybox", "nc", "-l", "-p", "9", "-v"], stderr=subprocess.PIPE, text=True
-    ) as listener:
-        other.say(f"until echo hello | nc -w 1 {OUTSIDE} 9; do sleep 0.1; done")
-        assert listener.stderr is not None
-        assert HOST in listener.stderr.read(), "the outside sees the host's address"
+    with outside(GET, f"http://{HOST}:18081/") as client:
+        assert client.communicate()[0].strip() == name
+    with outside(GET, f"http://{HOST}:18082/") as client:
+        assert client.wait() != 0, "this one is for loopback only"
+    with outside(ACCEPT) as listener:
+        assert listener.stdout is not None
+        assert listener.stdout.readline() == "up\n"
+        other.say(f"nc -w 5 {OUTSIDE} 9 </dev/null")
+        assert listener.stdout.readline().strip() == HOST, "the outside sees the host's address"
     world.restart()
     assert pod.status().network.ip == four
     assert pod.status().state == READY

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -28,7 +27,7 @@ from tests.integration.server.pods import (
 )
 from tests.integration.server.residue import Quiet, assert_nothing_left, leases, unreleased
 from tests.integration.server.serving import CALL, CrishimServer, code
-from tests.integration.server.waiting import until
+from tests.integration.server.waiting import fetch, until
 
 pytestmark = pytest.mark.engine
 HTTPD = ["sh", "-c", "mkdir /tmp/www; hostname >/tmp/www/index.html; exec httpd -f -p 80 -h /tmp/www"]
@@ -54,19 +53,6 @@ def run(server: CrishimServer, config: pb.PodSandboxConfig, limit: float) -> grp
     with pytest.raises(grpc.RpcError) as caught:
         server.client.RunPodSandbox(pb.RunPodSandboxRequest(config=config), timeout=limit)
     return code(caught.value)
-
-
-def fetch(url: str) -> str:
-    """A page, once somebody serves it."""
-
-    def get() -> str:
-        try:
-            with urllib.request.urlopen(url, timeout=5) as answer:
-                return str(answer.read().decode())
-        except OSError:
-            return ""
-
-    return until(get, url)
 
 
 def test_addresses_and_ports(world: CrishimServer) -> None:
