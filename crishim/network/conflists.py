@@ -43,6 +43,10 @@ class ConflistNetwork(PodNetwork):
         """End what a predecessor of this process may still be doing for a pod whose attach was not completed."""
 
     def plan(self, pod: PodAttachment) -> Attached:
+        return self._plan(pod)
+
+    def _plan(self, pod: PodAttachment) -> Attached:
+        """Plan with all plugins of the network."""
         network = self._current()
         if network is None:
             status = self.status()
@@ -95,11 +99,11 @@ class ConflistNetwork(PodNetwork):
 
     def _plan_for_detach(self, pod: PodAttachment) -> Attached:
         try:
-            return self.plan(pod)
+            return self._plan(pod)
         except InvalidArgument as error:
             # Somebody else attached it who did not mind; it must be possible to stop it all the same.
             log.warning("sandbox %s is detached without what it asked: %s", pod.sandbox_id[:13], error)
-            return self.plan(replace(pod, annotations={}, port_mappings=_SOME_PORT))
+            return self._plan(replace(pod, annotations={}, port_mappings=_SOME_PORT))
 
     async def check(self, pod: PodAttachment, attached: Attached) -> None:
         try:

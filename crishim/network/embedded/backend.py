@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 
 from cni import CNI, CNIError, NetworkConfList
 from cni.plugins.registry import EmbeddedInvoker, load
@@ -14,7 +16,7 @@ from crishim.network import cni_args, netns
 from crishim.network.api import Attached, NetworkStatus, PodAttachment
 from crishim.network.conflists import POD_CIDR, ConflistNetwork
 from crishim.network.embedded.bridge import remove_unused_bridge
-from crishim.network.embedded.conf import BRIDGE, make_conflist
+from crishim.network.embedded.conf import BRIDGE, keep_plugins, make_conflist
 from crishim.network.embedded.rules import Rules
 from crishim.network.embedded.taken import find_overlap
 from crishim.network.setup import NetworkSetup
@@ -51,6 +53,12 @@ class EmbeddedNetwork(ConflistNetwork):
         if problem := self._rules.problem:
             return NetworkStatus(False, "PacketFilter", problem)
         return NetworkStatus(ready=True)
+
+    def plan(self, pod: PodAttachment) -> Attached:
+        """Plan without the plugins of which the pod asks nothing; each would cost a millisecond."""
+        planned = self._plan(pod)
+        asked = json.loads(planned.args)["capabilityArgs"].keys()
+        return replace(planned, config=keep_plugins(self._network, asked).text)
 
     async def attach(self, pod: PodAttachment, planned: Attached) -> Attached:
         if self._outdated:

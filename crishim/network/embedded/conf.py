@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from cni import NetworkConfList, parse_conflist
 from crishim.errors import InvalidArgument
@@ -35,9 +36,19 @@ def make_conflist(ranges: Sequence[str], lease_dir: str) -> NetworkConfList:
         "hairpinMode": True,
         "ipam": {"type": "host-local", "ranges": [[{"subnet": text}] for text in ranges], "dataDir": lease_dir},
     }
-    plugins = [
+    plugins: list[Mapping[str, Any]] = [
         bridge,
         {"type": "portmap", "capabilities": {"portMappings": True}},
         {"type": "bandwidth", "capabilities": {"bandwidth": True}},
     ]
-    return parse_conflist(json.dumps({"cniVersion": "1.1.0", "name": NAME, "plugins": plugins}))
+    return _network(plugins)
+
+
+def keep_plugins(network: NetworkConfList, asked: Collection[str]) -> NetworkConfList:
+    """Return the network without plugins that do nothing but what is not among the capabilities `asked` for."""
+    kept = [p for p in network.plugins if not (can := p.get("capabilities")) or any(name in asked for name in can)]
+    return network if len(kept) == len(network.plugins) else _network(kept)
+
+
+def _network(plugins: Sequence[Mapping[str, Any]]) -> NetworkConfList:
+    return parse_conflist(json.dumps({"cniVersion": "1.1.0", "name": NAME, "plugins": list(plugins)}))

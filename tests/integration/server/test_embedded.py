@@ -37,24 +37,28 @@ def world(new_server: Callable[..., CrishimServer], engine: TestEngine) -> Itera
 @pytest.fixture
 def outside() -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """A machine elsewhere, which knows no way to pods: run Python on it, with its output piped to us."""
-    into = ["ip", "netns", "exec", "elsewhere", sys.executable, "-c"]
+    holder = subprocess.Popen(["unshare", "--net", "sh", "-c", "echo; exec sleep 1000"], stdout=subprocess.PIPE)
+    assert holder.stdout is not None
+    holder.stdout.read(1)  # it is in its namespace
+    into = ["nsenter", f"--net=/proc/{holder.pid}/ns/net"]
 
     def run(script: str, *arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [*into, script, *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
+        command = [*into, sys.executable, "-c", script, *arguments]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
-    commands = f"""
-        ip netns add elsewhere
-        ip link add to-outside type veth peer name eth0 netns elsewhere
-        ip address add {HOST}/24 dev to-outside
-        ip link set to-outside up
-        ip -n elsewhere address add {OUTSIDE}/24 dev eth0
-        ip -n elsewhere link set eth0 up"""
-    for command in filter(None, map(str.strip, commands.splitlines())):
-        subprocess.run(command.split(), check=True)
+    for words in (
+        f"ip link add to-outside type veth peer name eth0 netns {holder.pid}",
+        f"ip address add {HOST}/24 dev to-outside",
+        "ip link set to-outside up",
+    ):
+        subprocess.run(words.split(), check=True)
+    for words in (f"ip address add {OUTSIDE}/24 dev eth0", "ip link set eth0 up"):
+        subprocess.run([*into, *words.split()], check=True)
     yield run
-    subprocess.run(["ip", "netns", "delete", "elsewhere"], check=True)
+    subprocess.run(["ip", "link", "delete", "to-outside"], check=True)
+    holder.kill()
+    holder.wait()
+    holder.stdout.close()
 
 
 GET = "import sys, urllib.request as r; print(r.urlopen(sys.argv[1], timeout=5).read().decode())"
