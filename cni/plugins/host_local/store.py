@@ -117,7 +117,7 @@ class Store:
             descriptor = os.open(source, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         try:
             os.write(descriptor, content)
-            # With a folder's descriptor, or else Python calls link(2), which does not follow; it counts for nothing else.
+            # Without some descriptor Python calls link(2), which does not follow; it counts for nothing else.
             os.link(source, path, src_dir_fd=descriptor, follow_symlinks=True)
         except FileExistsError:
             return False
