@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,15 +64,19 @@ class HostLocal(Plugin):
                 raise CallFailed(Code.INVALID_CONFIG, f"{address}, which was asked for, is in none of the ranges")
         with store.opened(options.folder, call.goes_on, create=True) as leases:
             assert leases is not None
-            held = leases.of(call.container_id, call.ifname)
+            every = leases.leases()
+            held = store.of(every, call.container_id, call.ifname)
             if held:
                 addresses = ", ".join(lease.address for lease in held)
                 raise CallFailed(
                     Code.INVALID_CONFIG,
                     f"{call.container_id} has {addresses} on {call.ifname} already: DEL first",
                 )
+            taken = {lease.address for lease in every}
             try:
-                ips = tuple(_take(leases, call, ranges, number, wanted) for number, ranges in enumerate(options.sets))
+                ips = tuple(
+                    _take(leases, taken, call, ranges, number, wanted) for number, ranges in enumerate(options.sets)
+                )
                 if wanted:
                     raise CallFailed(Code.INVALID_CONFIG, f"{wanted[0]}, which was asked for, is one too many")
                 call.goes_on()
@@ -118,7 +122,7 @@ class HostLocal(Plugin):
             ) from error
 
 
-def _take(leases: Store, call: Call, ranges: RangeSet, number: int, wanted: list[Address]) -> IPConfig:
+def _take(leases: Store, taken: Set[str], call: Call, ranges: RangeSet, number: int, wanted: list[Address]) -> IPConfig:
     """Take one address of a set: the one that is wanted of it, else the next."""
     for address in wanted:
         one = range_of(ranges, address)
@@ -130,7 +134,6 @@ def _take(leases: Store, call: Call, ranges: RangeSet, number: int, wanted: list
         if not leases.reserve(address, call.container_id, call.ifname, number):
             raise CallFailed(Code.TRY_AGAIN_LATER, f"{address}, which was asked for, is taken")
         return IPConfig(address=f"{address}/{one.subnet.prefixlen}", gateway=str(one.gateway))
-    taken = leases.names()
     for address, one in candidates(ranges, leases.last(number)):
         if str(address) not in taken and leases.reserve(address, call.container_id, call.ifname, number):
             return IPConfig(address=f"{address}/{one.subnet.prefixlen}", gateway=str(one.gateway))

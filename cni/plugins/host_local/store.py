@@ -13,7 +13,7 @@ import fcntl
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 
@@ -29,6 +29,8 @@ _LOCKED_AT_MOST = 30.0  # seconds that a DEL or GC waits for it
 
 _turns_lock = threading.Lock()
 _turns: dict[str, threading.Lock] = {}
+_read_before: dict[str, dict[str, tuple[tuple[int, int, int], Lease]]] = {}
+"""By folder and file name: leases that were read, with inode, size and time of change.  Used by who holds the lock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,31 +46,40 @@ def owner_of(container_id: str, ifname: str) -> str:
     return f"{container_id}\r\n{ifname}"
 
 
+def of(leases: Sequence[Lease], container_id: str, ifname: str) -> list[Lease]:
+    """Return those of `leases` that belong to a container's interface.  Pure."""
+    owner = owner_of(container_id, ifname)
+    own = [lease for lease in leases if lease.owner == owner]
+    # The reference plugin before 0.8 did not write the interface.
+    return own or [lease for lease in leases if lease.owner == container_id]
+
+
 class Store:
     """The leases of one network.  Made by `opened`, which holds the lock."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
-    def names(self) -> set[str]:
-        """Return the addresses that are taken, as their files are named."""
-        return {name for name in os.listdir(self._folder) if _is_address(name)}
-
     def leases(self) -> list[Lease]:
-        """Read all leases."""
-        found = []
-        for name in self.names():
-            with contextlib.suppress(FileNotFoundError):
-                found.append(Lease(name, self._read(name)))
-        return found
+        """Return all leases; reads only files that are not as they were when last read, for there can be hundreds."""
+        before = _read_before.get(self._folder, {})
+        now: dict[str, tuple[tuple[int, int, int], Lease]] = {}
+        with os.scandir(self._folder) as entries:
+            for entry in entries:
+                known = before.get(entry.name)
+                if known is None and not _is_address(entry.name):
+                    continue
+                with contextlib.suppress(FileNotFoundError):
+                    status = entry.stat(follow_symlinks=False)
+                    stamp = (status.st_ino, status.st_size, status.st_ctime_ns)
+                    same = known is not None and known[0] == stamp
+                    now[entry.name] = known if same and known else (stamp, Lease(entry.name, self._read(entry.name)))
+        _read_before[self._folder] = now
+        return [lease for _, lease in now.values()]
 
     def of(self, container_id: str, ifname: str) -> list[Lease]:
         """Return the leases of a container's interface."""
-        every = self.leases()
-        owner = owner_of(container_id, ifname)
-        own = [lease for lease in every if lease.owner == owner]
-        # The reference plugin before 0.8 did not write the interface.
-        return own or [lease for lease in every if lease.owner == container_id]
+        return of(self.leases(), container_id, ifname)
 
     def reserve(self, address: Address, container_id: str, ifname: str, set_number: int) -> bool:
         """Take an address; False when it is taken."""
@@ -80,15 +91,9 @@ class Store:
 
     def release(self, lease: Lease) -> None:
         """Give an address back."""
+        _read_before.get(self._folder, {}).pop(lease.address, None)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(self._folder, lease.address))
-
-    def holds(self, address: str, container_id: str, ifname: str) -> bool:
-        """Say whether `address` is a lease of this interface."""
-        try:
-            return self._read(address) == owner_of(container_id, ifname)
-        except (FileNotFoundError, IsADirectoryError):
-            return False
 
     def last(self, set_number: int) -> Address | None:
         """Return the address that was last given out of a range set."""
