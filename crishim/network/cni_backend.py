@@ -7,12 +7,14 @@ conflist counts for the next pod.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from cni import CNI, ExecInvoker, NetworkConfList
+from cni import CNI, CNIError, ExecInvoker, NetworkConfList, versions
 from cni.conf import fingerprint, load_first
+from cni.errors import UnsupportedVerb
 from cni.strays import end_strays
 from crishim.network.api import NetworkStatus, PodAttachment
 from crishim.network.conflists import ConflistNetwork
@@ -25,6 +27,9 @@ SEEN = "cni_seen"
 """Key in `NetworkMemory`: path of a network configuration that was once there."""
 MISSING = "NetworkConfigMissing"
 """Reason of the status of a folder without any configuration."""
+
+_STATUS_PERIOD = 10.0
+"""Seconds between two questions for STATUS; each runs every plugin of the network once."""
 
 
 class CniNetwork(ConflistNetwork):
@@ -51,6 +56,10 @@ class CniNetwork(ConflistNetwork):
         self._fingerprint: tuple[object, ...] | None = None
         self._network: NetworkConfList | None = None
         self._status = NetworkStatus(ready=False)
+        self._answers: dict[str, str] = {}
+        """What the plugins of the present network last said to STATUS, by its text: "" is yes."""
+        self._changed = asyncio.Event()
+        self._asking: asyncio.Task[None] | None = None
 
     @classmethod
     def from_setup(cls, setup: NetworkSetup) -> CniNetwork:
@@ -64,15 +73,45 @@ class CniNetwork(ConflistNetwork):
         network = self._current()
         if network is not None and (missing := self._cni.missing(network)):
             return NetworkStatus(False, "PluginMissing", f"{network.path}: {missing}")
+        if network is not None and self._asking is not None and versions.has_gc_and_status(network.cni_version):
+            answer = self._answers.get(network.text)
+            if answer is None:
+                return NetworkStatus(False, "NetworkStatusPending", f"{network.path}: its plugins are being asked")
+            if answer:
+                return NetworkStatus(False, "NetworkStatusFalse", f"{network.path}: {answer}")
         if self._status.reason == MISSING and self._missing_hint is not None and (hint := self._missing_hint()):
             return replace(self._status, message=f"{self._status.message}: {hint}")
         return self._status
 
     async def start(self) -> None:
-        return
+        self._asking = asyncio.create_task(self._keep_asking(), name="CNI status")
 
     async def close(self) -> None:
-        return
+        if self._asking is not None:
+            self._asking.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._asking
+            self._asking = None
+
+    async def _keep_asking(self) -> None:
+        """Ask the plugins for their STATUS (CNI 1.1.0), now, whenever the network changes, and now and then."""
+        while True:
+            self._changed.clear()
+            if (network := self._current()) is not None:
+                self._answers = {network.text: await self._ask(network)}
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_STATUS_PERIOD):
+                    await self._changed.wait()
+
+    async def _ask(self, network: NetworkConfList) -> str:
+        try:
+            await self._cni.status(network)
+        except UnsupportedVerb:
+            return ""
+        except CNIError as error:
+            log.warning("network %s: %s", network.name, error)
+            return str(error)
+        return ""
 
     async def _end_strays(self, pod: PodAttachment) -> None:
         # ADD was begun and did not answer us: if a predecessor of this process ran it, it may still be at it.
@@ -85,6 +124,7 @@ class CniNetwork(ConflistNetwork):
         found = fingerprint(self._conf_dir)
         if found != self._fingerprint:
             self._fingerprint = found
+            self._changed.set()
             self._reload()
         return self._network
 

@@ -109,7 +109,9 @@ def lead_to(here: Route, bridge: link.Link, planned: Plan, mac: str, options: Op
 def silence(here: Route, pair: link.Link) -> None:
     """Let the port pass nothing any more, so that its address can be another's at once."""
     if pair.master:
-        here.change_unless(link.silence_port(pair.index), errno.ENODEV, errno.EOPNOTSUPP, errno.EBUSY, errno.EINVAL)
+        # ENETDOWN: an ADD that was cut off has not set it up yet, so that it passes nothing anyway.
+        silent = (errno.ENODEV, errno.EOPNOTSUPP, errno.EBUSY, errno.EINVAL, errno.ENETDOWN)
+        here.change_unless(link.silence_port(pair.index), *silent)
 
 
 def forget(here: Route, options: Options, result: Result | None) -> None:
