@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from crishim.cri.v1 import runtime_pb2 as cri
-from tests.bench import cpu, figures, idle, judge, logs, memory, reads, report, stats, verbs
+from tests.bench import cpu, figures, idle, judge, logs, memory, network, reads, report, stats, verbs
 from tests.bench.report import in_section
 from tests.bench.serve import serve
 from tests.conformance.critest import CritestError
@@ -35,6 +35,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name, TestEngine(Path(name) / "engine") as engine:
         images.busybox().load(engine.api, images.BUSYBOX_REF)
         version, measured = measure(engine, Path(name), chosen.rounds, chosen.pods, chosen.idle)
+        measured += in_section("Pod network", network.measure(Path(name) / "network"))
         skipped, failed = [], False
         try:
             measured += in_section("critest's benchmark", judge.measure(engine, Path(name) / "judge"))
