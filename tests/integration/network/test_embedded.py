@@ -7,6 +7,7 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -18,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from crishim.errors import NetworkFailed
-from crishim.model import PortMapping
+from crishim.model import PortMapping, Protocol
 from crishim.network import netns
 from crishim.network.api import Attached, PodAttachment, PodNetwork
 from crishim.network.embedded.backend import EmbeddedNetwork
@@ -191,6 +192,74 @@ async def test_flushed_rules_come_back(node: Node, network: EmbeddedNetwork) -> 
         await network.detach(node.pod(number), first if number == 0 else None)
 
 
+ECHO = """
+import socket, sys
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind(("", 80))
+print("up", flush=True)
+while True:
+    said, address = server.recvfrom(99)
+    server.sendto(sys.argv[1].encode(), address)
+"""
+
+
+async def test_udp_senders_from_before_reach_the_new_pod(node: Node, network: EmbeddedNetwork) -> None:
+    """The kernel decides once per connection, and a sender that goes on has the same one: it is forgotten."""
+
+    def heard() -> str:
+        for _ in range(20):
+            with suppress(OSError):  # nobody is there: the kernel says so, or nothing comes
+                sender.send(b"?")
+                return sender.recv(99).decode()
+        return ""
+
+    other = await attach(network, node.pod(2))  # with its rules connections are tracked
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.bind(("0.0.0.0", 18999))
+        sender.connect(("10.87.0.1", 18200))
+        sender.settimeout(0.05)
+        assert heard() == ""
+        sender.settimeout(2)
+        for number in (0, 1):
+            pod = replace(
+                node.pod(number),
+                port_mappings=(PortMapping(protocol=Protocol.UDP, container_port=80, host_port=18200),),
+            )
+            attached = await attach(network, pod)
+            command = ["nsenter", f"--net={node.pins[number]}", sys.executable, "-c", ECHO, f"pod {number}"]
+            server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: ASYNC220 - returns at once
+            node.servers.append(server)
+            assert server.stdout is not None
+            assert server.stdout.readline() == "up\n"
+            assert heard() == f"pod {number}"
+            await network.detach(pod, attached)
+    await network.detach(node.pod(2), other)
+
+
+async def test_pods_reach_no_service_on_the_host_s_loopback(node: Node, network: EmbeddedNetwork) -> None:
+    """Host ports on 127.0.0.1 need `route_localnet`, with which the kernel would let neighbours in."""
+    attached = [await attach(network, node.pod(0, host_port=18200)), await attach(network, node.pod(1))]
+    setting = Path("/proc/sys/net/ipv4/conf/crishim0/route_localnet")
+    assert setting.read_text() == "1\n"
+    into = ["nsenter", f"--net={node.pins[1]}"]
+    for command in (
+        "sysctl -q -w net.ipv4.conf.all.route_localnet=1",
+        "ip route delete local 127.0.0.0/8 dev lo table local",
+        "ip route delete local 127.0.0.1 dev lo table local",
+        "ip route add 127.0.0.1 via 10.87.0.1",
+    ):
+        subprocess.run([*into, *command.split()], check=False, capture_output=True)
+    route = subprocess.run([*into, "ip", "route", "get", "127.0.0.1"], capture_output=True, text=True, check=True)
+    assert "dev eth0" in route.stdout
+    with socket.create_server(("127.0.0.1", 18998)):
+        assert node.ask(1, "127.0.0.1", 18998) == ""
+    dropped = subprocess.run(["nft", "list", "chain", "inet", "crishim", "guard"], capture_output=True, text=True)
+    assert "ip daddr 127.0.0.0/8 drop" in dropped.stdout
+    for number, record in enumerate(attached):
+        await network.detach(node.pod(number), record)
+    assert setting.read_text() == "0\n", "switched off with the guard"
+
+
 async def test_a_port_that_is_taken(node: Node, network: EmbeddedNetwork) -> None:
     first = await attach(network, node.pod(0, host_port=18200))
     planned = network.plan(node.pod(1, host_port=18200))
@@ -227,7 +296,7 @@ async def test_attaches_cut_off(node: Node, scaled: Callable[[int], int]) -> Non
 
 KILLED = """
 import asyncio, json, sys
-from crishim.model import PortMapping
+from crishim.model import PortMapping, Protocol
 from crishim.network.api import PodAttachment
 from crishim.network.select import make_network
 given = json.loads(sys.argv[1])
