@@ -77,6 +77,8 @@ def measure(
         written += logs.measure_passing(served, "busybox", spools, megabytes=20)
     with serve(folder / "f", "simulated:", *none) as served:
         written += logs.measure_idle(served, "busybox")
+    with serve(folder / "g", engine.url, "--network", "embedded") as served:
+        own += verbs.measure_embedded(served, images.BUSYBOX_REF, max(10, rounds // 3))
     written += logs.measure_writer()
     measured += in_section("Memory and start", start)
     measured += in_section("Own share of each verb", own)
