@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 
 from cni import jsontext
 from cni.errors import Code
 from cni.plugins import dispatch
 from cni.plugins.api import CallFailed, Plugin
+
+_INTERNAL = 999  # what the reference plugins tell where the specification has no code
 
 
 def main(plugin: Plugin) -> int:
@@ -25,6 +28,9 @@ def main(plugin: Plugin) -> int:
         return _fail(failure)
     except OSError as error:
         return _fail(CallFailed(Code.IO_FAILURE, str(error)))
+    except Exception as error:
+        traceback.print_exc()  # for the runtime's log; the answer is an error object whatever happened
+        return _fail(CallFailed(_INTERNAL, f"{type(error).__name__}: {error}"))
     sys.stdout.buffer.write(answer.output)
     sys.stdout.flush()
     return 0

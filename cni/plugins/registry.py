@@ -72,9 +72,9 @@ class EmbeddedInvoker(Invoker):
         if container:
             await self._earlier(plugin, verb, container, timeout)
         run = _Run(self._plugins[plugin], dict(environment), stdin, began + timeout)
-        if container:
-            self._running.setdefault(container, []).append(run)
         run.start(lambda: self._ended(container, run))
+        if container:
+            self._running.setdefault(container, []).append(run)  # before any callback of its thread can come
         try:
             output = await _patiently(run.answered, run.stopping, began + timeout - time.monotonic())
         except TimeoutError as error:
@@ -133,7 +133,7 @@ class _Run:
         self.stopping = threading.Event()
         self.answered: asyncio.Future[bytes] = loop.create_future()
         self.ended: asyncio.Future[None] = loop.create_future()
-        self.failure: BaseException | None = None
+        self.failure: Exception | None = None
         """What the deferred work raised."""
         self._loop = loop
         self._ask = (environment, stdin, deadline)
@@ -146,14 +146,16 @@ class _Run:
         environment, stdin, deadline = self._ask
         try:
             answer = dispatch.run(self.plugin, environment, stdin, deadline, self.stopping)
-        except BaseException as error:
-            self._tell(self._settle, self.answered, None, error)
+        except Exception as error:
+            self._tell(self._settle, self.answered, b"", error)
+        except BaseException as error:  # that it ends this thread must not become that it ends the loop
+            self._tell(self._settle, self.answered, b"", RuntimeError(str(error)))
         else:
             self._tell(self._settle, self.answered, answer.output, None)
             try:
                 for work in answer.deferred:
                     work()
-            except BaseException as error:
+            except Exception as error:
                 self.failure = error
         self._tell(self._finish)
 
@@ -162,7 +164,7 @@ class _Run:
             self._loop.call_soon_threadsafe(function, *arguments)
 
     @staticmethod
-    def _settle(future: asyncio.Future[bytes], output: bytes, error: BaseException | None) -> None:
+    def _settle(future: asyncio.Future[bytes], output: bytes, error: Exception | None) -> None:
         if future.done():
             return
         if error is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_interface, ip_network
 
@@ -10,6 +11,7 @@ from cni.plugins import netns
 from cni.plugins.api import CallFailed
 from cni.plugins.bridge import plan
 from cni.plugins.bridge.plan import Plan
+from cni.plugins.nft.netlink import NetlinkError
 from cni.plugins.rtnl import Request, Route, address, link
 from cni.results import Interface, IPConfig, Result
 
@@ -33,29 +35,35 @@ def configure(namespace: int, path: str, interface: Interface, planned: Plan) ->
             for name in ("lo", interface.name):
                 netns.set_setting(f"net/ipv6/conf/{name}/disable_ipv6", "0")
             netns.set_setting(f"net/ipv6/conf/{interface.name}/accept_dad", "0")
-        requests = [link.set_up(found.index)]
-        requests += [address.new_address(found.index, ip_interface(ip.address)) for ip in planned.ips]
-        inside.change([*requests, *_routes(found.index, planned)])
+        steps = [("the interface cannot be put up", link.set_up(found.index))]
+        for ip in planned.ips:
+            request = address.new_address(found.index, ip_interface(ip.address))
+            steps.append((f"the address {ip.address} cannot be added", request))
+        steps += _routes(found.index, planned)
+        try:
+            inside.change([request for _, request in steps])
+        except NetlinkError as refusal:
+            told = f"{interface.name} in {path}: {steps[refusal.sequence][0]}"
+            raise CallFailed(Code.IO_FAILURE, told, os.strerror(refusal.errno or 0)) from refusal
 
 
-def _routes(index: int, planned: Plan) -> list[Request]:
-    requests = []
+def _routes(index: int, planned: Plan) -> list[tuple[str, Request]]:
+    steps = []
     for route in planned.routes:
         dst = ip_network(route.dst, strict=False)
         gateway = route.gw or planned.gateway_for(dst.version)
-        requests.append(
-            address.new_route(
-                index,
-                dst,
-                ip_address(gateway) if gateway else None,
-                mtu=route.mtu or 0,
-                advmss=route.advmss or 0,
-                priority=route.priority or 0,
-                table=route.table or 0,
-                scope=route.scope,
-            )
+        request = address.new_route(
+            index,
+            dst,
+            ip_address(gateway) if gateway else None,
+            mtu=route.mtu or 0,
+            advmss=route.advmss or 0,
+            priority=route.priority or 0,
+            table=route.table or 0,
+            scope=route.scope,
         )
-    return requests
+        steps.append((f"the route to {route.dst} by {gateway or 'the link'} cannot be added", request))
+    return steps
 
 
 def told(result: Result, ifname: str, path: str) -> Told:

@@ -96,6 +96,8 @@ def lead_to(here: Route, bridge: link.Link, planned: Plan, mac: str, options: Op
                 told = f"the bridge {bridge.name} has the address {other}, not {gateway}, and forceAddress is not set"
                 raise CallFailed(Code.INVALID_CONFIG, told)
             here.change_unless(address.delete_address(bridge.index, other), errno.EADDRNOTAVAIL)
+        if gateway.version == 6:
+            netns.set_setting(f"net/ipv6/conf/{bridge.name}/disable_ipv6", "0")
         here.change_unless(address.new_address(bridge.index, gateway), errno.EEXIST)
         changed = True
     if changed:

@@ -15,6 +15,7 @@ from cni.results import DNS
 
 _MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}\Z")
 _PREFIX = "0a:58:"  # locally administered, and used by CNI plugins for the same purpose since long
+_HASHED_PREFIX = "0a:59:"
 _LEAST_MTU, _MOST_MTU = 68, 65535
 
 
@@ -115,7 +116,7 @@ def mac_of(address: str, what: str) -> str:
     """
     if address:
         ip = ipaddress.ip_interface(address).ip
-        last = ip.packed if ip.version == 4 else hashlib.sha256(ip.packed).digest()[:4]
-    else:
-        last = hashlib.sha256(what.encode()).digest()[:4]
-    return _PREFIX + last.hex(":")
+        if ip.version == 4:
+            return _PREFIX + ip.packed.hex(":")
+        return _HASHED_PREFIX + hashlib.sha256(ip.packed).digest()[:4].hex(":")
+    return _HASHED_PREFIX + hashlib.sha256(what.encode()).digest()[:4].hex(":")

@@ -72,7 +72,8 @@ class Bridge(Plugin):
         The host's end is silenced at once and taken away after the answer: the kernel waits some 20 ms for that.
         """
         options = read_options(call)
-        masquerade.remove(call.network, call.container_id, call.ifname)
+        if options.ip_masq:
+            masquerade.remove(call.network, call.container_id, call.ifname)
         with Route() as here:
             pair = link.find(here, host_name(call.network, call.container_id, call.ifname))
             if pair is not None:
@@ -86,7 +87,8 @@ class Bridge(Plugin):
 
     def gc(self, call: Call) -> None:
         options = read_options(call)
-        masquerade.gc(call.network, call.valid)
+        if options.ip_masq:
+            masquerade.gc(call.network, call.valid)
         with Route() as here:
             bridge = link.find(here, options.bridge)
             for port in link.ports(here, bridge.index) if bridge is not None else ():

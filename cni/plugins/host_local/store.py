@@ -86,7 +86,7 @@ class Store:
         content = owner_of(container_id, ifname).encode()
         if not self._create(str(address), content):
             return False
-        self._replace(f"{_LAST}{set_number}", str(address).encode())
+        self._overwrite(f"{_LAST}{set_number}", str(address).encode())
         return True
 
     def release(self, lease: Lease) -> None:
@@ -132,14 +132,14 @@ class Store:
                 os.unlink(source)
         return True
 
-    def _replace(self, name: str, content: bytes) -> None:
-        unfinished = os.path.join(self._folder, _UNFINISHED)
-        descriptor = os.open(unfinished, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    def _overwrite(self, name: str, content: bytes) -> None:
+        """Write what is only a hint: torn by a crash it names another address, or none, to go on after."""
+        descriptor = os.open(os.path.join(self._folder, name), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         try:
             os.write(descriptor, content)
+            os.ftruncate(descriptor, len(content))
         finally:
             os.close(descriptor)
-        os.rename(unfinished, os.path.join(self._folder, name))
 
 
 @contextlib.contextmanager

@@ -311,7 +311,7 @@ for number in range(100000):
 
 def test_leases_survive_sigkill(tmp_path: Path, scaled: Any) -> None:
     """At any moment: every lease has its owner, no lock stays, and the next one goes on."""
-    for number in range(scaled(100)):
+    for number in range(scaled(50)):
         command = [sys.executable, "-c", LEASING, str(tmp_path), f"r{number}"]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
@@ -325,3 +325,57 @@ def test_leases_survive_sigkill(tmp_path: Path, scaled: Any) -> None:
         owners = [(tmp_path / "own" / name).read_bytes() for name in leases(tmp_path)]
         assert all(owner.endswith(b"\r\neth0") for owner in owners)
         assert len(set(owners)) == len(owners)
+
+
+async def test_what_the_kernel_refuses_is_named(new_netns: Callable[[], str], bridge_name: str, tmp_path: Path) -> None:
+    """A route by a gateway that cannot be reached."""
+    world, path = World(tmp_path, bridge_name), new_netns()
+    ipam = {
+        "type": "host-local",
+        "dataDir": str(tmp_path),
+        "ranges": [[{"subnet": "10.81.0.0/24"}]],
+        "routes": [{"dst": "192.0.2.0/24", "gw": "198.51.100.1"}],
+    }
+    with pytest.raises(PluginError) as caught:
+        await CNI(EmbeddedInvoker()).add(network_of(bridge_name, tmp_path, ipam=ipam), attachment_of(path))
+    assert caught.value.message == f"eth0 in {path}: the route to 192.0.2.0/24 by 198.51.100.1 cannot be added"
+    assert caught.value.details == "Network is unreachable"
+    world.assert_clean()
+
+
+ATTACHING = """
+import asyncio, sys
+from cni import CNI, Attachment, parse_conflist
+from cni.plugins.registry import EmbeddedInvoker, load
+async def main():
+    load("bridge")
+    cni, network = CNI(EmbeddedInvoker()), parse_conflist(sys.argv[1])
+    attachment = Attachment(container_id="c1", ifname="eth0", netns=sys.argv[2])
+    print(flush=True)
+    while True:
+        await cni.add(network, attachment)
+        await cni.delete(network, attachment)
+asyncio.run(main())
+"""
+
+
+async def test_a_runtime_that_is_killed_leaves_nothing_that_delete_does_not_find(
+    new_netns: Callable[[], str], bridge_name: str, tmp_path: Path, scaled: Any
+) -> None:
+    """SIGKILL at any moment of ADD and DEL; the successor runs DEL with what it knows, without a result."""
+    world, path, network = World(tmp_path, bridge_name), new_netns(), network_of(bridge_name, tmp_path)
+    for number in range(scaled(40)):
+        command = [sys.executable, "-c", ATTACHING, network.text, path]
+        process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        await process.stdout.readline()
+        await asyncio.sleep(random.Random(number).uniform(0.001, 0.06))
+        process.kill()
+        await process.wait()
+        invoker = EmbeddedInvoker()
+        await CNI(invoker).delete(network, attachment_of(path))
+        await invoker.settle("c1")
+        world.assert_clean()
+    result = await CNI(invoker).add(network, attachment_of(path))
+    await CNI(invoker).delete(network, attachment_of(path), result)
+    await invoker.settle("c1")
