@@ -40,7 +40,7 @@ while True:
 """
 ASK = """
 import socket, sys
-with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=3) as peer:
+with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=float(sys.argv[3])) as peer:
     print(peer.recv(99).decode())
 """
 
@@ -76,11 +76,14 @@ class Node:
         assert self.servers[-1].stdout is not None
         assert self.servers[-1].stdout.readline() == "up\n"
 
-    def ask(self, number: int | None, address: str, port: int) -> str:
+    def ask(self, number: int | None, address: str, port: int, timeout: float = 10) -> str:
         """What that answers to a pod, None: to the host; "" when nothing answers."""
         into = [] if number is None else ["nsenter", f"--net={self.pins[number]}"]
         done = subprocess.run(
-            [*into, sys.executable, "-c", ASK, address, str(port)], capture_output=True, text=True, check=False
+            [*into, sys.executable, "-c", ASK, address, str(port), str(timeout)],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         return done.stdout.strip()
 
@@ -105,9 +108,9 @@ def node(tmp_path: Path, holder: Callable[[], subprocess.Popen[bytes]], pin_dir:
         server.wait()
         assert server.stdout is not None
         server.stdout.close()
-    for binary in ("iptables", "ip6tables"):
+    for flavour in ("nft", "legacy"):
         for command in ("-P FORWARD ACCEPT", "-F FORWARD", "-F DOCKER-USER", "-X DOCKER-USER"):
-            subprocess.run([f"{binary}-nft", *command.split()], capture_output=True, check=False)
+            subprocess.run([f"iptables-{flavour}", *command.split()], capture_output=True, check=False)
     subprocess.run(["ip", "link", "delete", "crishim0"], capture_output=True, check=False)
 
 
@@ -123,23 +126,27 @@ async def attach(network: PodNetwork, pod: PodAttachment) -> Attached:
     return await network.attach(pod, network.plan(pod))
 
 
-def iptables(*commands: str) -> None:
+def iptables(*commands: str, flavour: str = "nft") -> None:
     for command in commands:
-        subprocess.run(["iptables-nft", *command.split()], check=True)
+        subprocess.run([f"iptables-{flavour}", *command.split()], check=True)
 
 
-def pair(chain: str) -> list[str]:
-    listed = subprocess.run(["iptables-nft", "-S", chain], capture_output=True, text=True, check=True).stdout
-    return [rule for rule in listed.splitlines() if "--comment crishim" in rule]
+def pair(chain: str, flavour: str) -> list[int]:
+    """At which places of the chain the two rules are."""
+    command = [f"iptables-{flavour}", "-S", chain]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    rules = [rule for rule in listed.splitlines() if rule.startswith("-A")]
+    return [place for place, rule in enumerate(rules, start=1) if "--comment crishim -j ACCEPT" in rule]
 
 
+@pytest.mark.parametrize("flavour", ["nft", "legacy"])
 @pytest.mark.parametrize("chain", ["DOCKER-USER", "FORWARD"])
-async def test_a_foreign_chain_that_drops(node: Node, chain: str) -> None:
+async def test_a_foreign_chain_that_drops(node: Node, chain: str, flavour: str) -> None:
     """Docker's policy, with packets on a bridge passing FORWARD, too: the pair lets them, and goes with the bridge."""
     assert Path(FORWARD).read_text() == "1\n"
     if chain == "DOCKER-USER":
-        iptables("-N DOCKER-USER", "-A DOCKER-USER -j RETURN", "-A FORWARD -j DOCKER-USER")
-    iptables("-P FORWARD DROP")
+        iptables("-N DOCKER-USER", "-A DOCKER-USER -j RETURN", "-A FORWARD -j DOCKER-USER", flavour=flavour)
+    iptables("-P FORWARD DROP", flavour=flavour)
     foreign = [rule for rule in firewall.rules() if "crishim" not in rule]
     network = node.network()
     await network.start()
@@ -147,15 +154,20 @@ async def test_a_foreign_chain_that_drops(node: Node, chain: str) -> None:
     attached, also = await attach(network, pod), await attach(network, other)
     node.serve(0)
     assert node.ask(1, attached.ips[0], 80) == also.ips[0]
-    assert len(pair(chain)) == 2
-    listed = subprocess.run(["iptables-nft", "-S", chain], capture_output=True, text=True, check=True).stdout
-    assert "crishim" in listed.splitlines()[1], "at its head"
+    assert pair(chain, flavour) == [1, 2], "at its head"
+    iptables(f"-F {chain}", flavour=flavour)
+    if chain == "DOCKER-USER":
+        iptables("-A DOCKER-USER -j RETURN", flavour=flavour)
+    assert node.ask(1, attached.ips[0], 80, timeout=0.5) == ""
+    await network._rules.mend()
+    assert pair(chain, flavour) == [1, 2]
+    assert node.ask(1, attached.ips[0], 80) == also.ips[0]
     await network.detach(pod, attached)
     await network.detach(other, also)
     await network.settle(pod.sandbox_id)
     await network.settle(other.sandbox_id)
     await network.close()
-    assert pair(chain) == []
+    assert pair(chain, flavour) == []
     assert [rule for rule in firewall.rules() if "crishim" not in rule] == foreign
     assert node.left() == []
 
@@ -252,7 +264,7 @@ async def test_pods_reach_no_service_on_the_host_s_loopback(node: Node, network:
     route = subprocess.run([*into, "ip", "route", "get", "127.0.0.1"], capture_output=True, text=True, check=True)
     assert "dev eth0" in route.stdout
     with socket.create_server(("127.0.0.1", 18998)):
-        assert node.ask(1, "127.0.0.1", 18998) == ""
+        assert node.ask(1, "127.0.0.1", 18998, timeout=0.5) == ""
     dropped = subprocess.run(["nft", "list", "chain", "inet", "crishim", "guard"], capture_output=True, text=True)
     assert "ip daddr 127.0.0.0/8 drop" in dropped.stdout
     for number, record in enumerate(attached):
