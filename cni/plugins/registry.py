@@ -91,12 +91,14 @@ class EmbeddedInvoker(Invoker):
         To be called before what DEL took away is reported gone.  Raises InvocationFailed when the deferred part of
         the last DEL failed, once: then run DEL again.
         """
-        for run in list(self._running.get(container_id, ())):
+        runs = list(self._running.get(container_id, ()))
+        for run in runs:
             await asyncio.shield(run.ended)
-        failed = [run for run in self._running.get(container_id, ()) if run.failure is not None]
-        self._running.pop(container_id, None)
-        for run in failed:
-            raise InvocationFailed(run.plugin.type, "DEL", str(run.failure)) from run.failure
+        for run in runs:
+            self._forget(container_id, run)
+        for run in runs:
+            if run.failure is not None:
+                raise InvocationFailed(run.plugin.type, "DEL", str(run.failure)) from run.failure
 
     async def _earlier(self, plugin: str, verb: str, container: str, timeout: float) -> None:
         """Wait for the end of earlier calls for `container`; what failed of their deferred work is done again now."""
