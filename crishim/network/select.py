@@ -91,7 +91,7 @@ class SelectedNetwork(PodNetwork):
         await (await self._backend_of(attached)).detach(pod, attached)
 
     async def settle(self, sandbox_id: str) -> None:
-        for name in self._started:
+        for name in list(self._started):
             await self._backends[name].settle(sandbox_id)
 
     async def check(self, pod: PodAttachment, attached: Attached) -> None:
@@ -112,7 +112,7 @@ class SelectedNetwork(PodNetwork):
         await self._start(self._chosen.name)
 
     async def close(self) -> None:
-        for name, starting in self._started.items():
+        for name, starting in list(self._started.items()):
             await asyncio.wait([starting])
             await self._backends[name].close()
         self._started.clear()

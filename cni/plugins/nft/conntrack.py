@@ -17,7 +17,6 @@ from cni.plugins.nft.encode import header
 from cni.plugins.nft.netlink import (
     NETLINK_NETFILTER,
     NLM_F_ACK,
-    NLM_F_DUMP,
     Netlink,
     NetlinkError,
     attribute,
@@ -68,7 +67,7 @@ def _list(link: Netlink, family: int, protocol: int, port: int) -> Iterator[tupl
     target = nested(_ORIGINAL, nested(_PROTO, number, attribute(_DESTINATION_PORT, port.to_bytes(2, "big"))))
     # Before Linux 5.8 the kernel knows no filter and lists all: so what comes is looked at again.
     only = nested(_FILTER, attribute(1, struct.pack("=I", _BY_PROTOCOL_AND_PORT)), attribute(2, struct.pack("=I", 0)))
-    for answer in link.ask(_GET, header(family) + target + only, NLM_F_DUMP):
+    for answer in link.dump_all(_GET, header(family) + target + only):
         parts = attributes(answer.body, 4)
         original, reply = attributes(parts.get(_ORIGINAL, b"")), attributes(parts.get(_REPLY, b""))
         proto = attributes(original.get(_PROTO, b""))

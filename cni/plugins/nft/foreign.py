@@ -10,7 +10,6 @@ from cni.plugins.nft import encode
 from cni.plugins.nft.expressions import DROP, IPV4, IPV6
 from cni.plugins.nft.netlink import (
     NETLINK_NETFILTER,
-    NLM_F_DUMP,
     Netlink,
     NetlinkError,
     attributes,
@@ -19,6 +18,7 @@ from cni.plugins.nft.netlink import (
     text,
 )
 
+_UNCONDITIONAL = ("counter", "immediate", "log", "reject", "target")
 _FORWARD = 2  # NF_INET_FORWARD
 _FAMILIES = {1: "inet", IPV4: "ip", IPV6: "ip6"}
 
@@ -33,7 +33,7 @@ class Chain:
     hook: int | None
     """Where the kernel calls it (`NF_INET_*`), None: it does not."""
     drops: bool
-    """Whether its policy is to drop, or a rule in it drops or rejects."""
+    """Whether its policy is to drop, or a rule in it drops or rejects whatever comes that far."""
     rules: tuple[bytes, ...] = ()
     """Its rules as the kernel tells them; names of chains and comments can be found in there."""
 
@@ -49,7 +49,7 @@ def find_chain(version: int, table: str, name: str) -> Chain | None:
         try:
             answers = link.ask(_GET_CHAIN, encode.header(family) + text(1, table) + text(3, name))
             body = encode.header(family) + text(1, table) + text(2, name)
-            rules = tuple(answer.body for answer in link.ask(encode.GET_RULE, body, NLM_F_DUMP))
+            rules = tuple(answer.body for answer in link.dump_all(encode.GET_RULE, body))
         except NetlinkError as error:
             if error.errno == errno.ENOENT:
                 return None
@@ -60,7 +60,7 @@ def find_chain(version: int, table: str, name: str) -> Chain | None:
 def forward_chains_that_drop() -> list[Chain]:
     """Return all chains of the forward hook whose policy is to drop.  Raises OSError."""
     with Netlink(NETLINK_NETFILTER, "nftables") as link:
-        chains = [_chain(answer.body) for answer in link.ask(_GET_CHAIN, encode.header(encode.ANY), NLM_F_DUMP)]
+        chains = [_chain(answer.body) for answer in link.dump_all(_GET_CHAIN, encode.header(encode.ANY))]
     return [
         chain for chain in chains if chain.hook == _FORWARD and chain.drops and chain.family in ("inet", "ip", "ip6")
     ]
@@ -84,7 +84,10 @@ def _chain(body: bytes, rules: tuple[bytes, ...] = ()) -> Chain:
 
 
 def _drops(rule: bytes) -> bool:
-    for name, data in _expressions(rule):
+    parts = list(_expressions(rule))
+    if not all(name in _UNCONDITIONAL for name, _ in parts):
+        return False  # it has somebody in mind, and it is not ours to overrule it
+    for name, data in parts:
         if name == "reject" or (name == "target" and string(data.get(1, b"")) == "REJECT"):
             return True
         if name == "immediate":

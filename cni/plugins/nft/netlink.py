@@ -31,6 +31,7 @@ _NETLINK_CAP_ACK = 10
 _HEADER = struct.Struct("=IHHII")
 _ATTRIBUTE = struct.Struct("=HH")
 _RECEIVE = 1 << 17  # bytes; a dump's messages are at most 32 KiB
+_LISTINGS = 8  # tries while what is listed changes
 _INTR = 0x10  # NLM_F_DUMP_INTR: what was dumped changed meanwhile
 
 
@@ -75,6 +76,16 @@ class Netlink:
     def ask(self, kind: int, body: bytes, flags: int = NLM_F_ACK) -> list[Message]:
         """Send one request and return all answers.  Raises NetlinkError."""
         return self.send([(kind, flags, body)])
+
+    def dump_all(self, kind: int, body: bytes) -> list[Message]:
+        """Ask for a list, again when what is listed changed meanwhile.  Raises NetlinkError."""
+        for _ in range(_LISTINGS - 1):
+            try:
+                return self.ask(kind, body, NLM_F_DUMP)
+            except NetlinkError as error:
+                if error.errno != _EINTR:
+                    raise
+        return self.ask(kind, body, NLM_F_DUMP)
 
     def send(self, requests: list[tuple[int, int, bytes]]) -> list[Message]:
         """Send requests (type, flags, body) in one write and return all answers; the last must ask for one.

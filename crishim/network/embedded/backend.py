@@ -49,6 +49,8 @@ class EmbeddedNetwork(ConflistNetwork):
 
     def status(self) -> NetworkStatus:
         if self._overlap:
+            self._overlap = find_overlap(self._ranges(), BRIDGE)  # until it has been put right
+        if self._overlap:
             return NetworkStatus(False, "RangeInUse", f"{self._overlap}: choose another pod_cidr")
         if problem := self._rules.problem:
             return NetworkStatus(False, "PacketFilter", problem)
@@ -95,6 +97,7 @@ class EmbeddedNetwork(ConflistNetwork):
             self._network = make_conflist(cidrs, self._leases)
             self._outdated = self._outdated or cidrs != self._ranges()
             self._memory.put(POD_CIDR, ",".join(cidrs))
+            self._overlap = find_overlap(cidrs, BRIDGE)
 
     async def start(self) -> None:
         def prepare() -> str:

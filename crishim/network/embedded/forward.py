@@ -23,6 +23,7 @@ MARK = "crishim"
 
 _PROGRAM = {4: "iptables", 6: "ip6tables"}
 _LEGACY_TABLES = {4: Path("/proc/self/net/ip_tables_names"), 6: Path("/proc/self/net/ip6_tables_names")}
+_LEGACY_DROPS = ("-P FORWARD DROP", "-A FORWARD -j DROP", "-A FORWARD -j REJECT")
 _DOCKER_USER = "DOCKER-USER"
 _LIMIT = 10.0  # seconds for one run of iptables
 
@@ -110,10 +111,9 @@ class Forward:
                 continue
             program = await _find_program(_Owner(version, "legacy", "FORWARD", in_place=False))
             rules = (await _run(program, "-S", "FORWARD"))[1].splitlines()
-            words = [rule.split() for rule in rules]
-            if not any("DROP" in rule or "REJECT" in rule for rule in words):
+            if not any(rule.startswith(_LEGACY_DROPS) for rule in rules):
                 continue
-            chain = _DOCKER_USER if any(_DOCKER_USER in rule for rule in words) else "FORWARD"
+            chain = _DOCKER_USER if any(_DOCKER_USER in rule.split() for rule in rules) else "FORWARD"
             if chain == _DOCKER_USER:
                 rules += (await _run(program, "-S", chain))[1].splitlines()
             marked = [rule for rule in rules if f"--comment {MARK} " in rule and self._bridge in rule]

@@ -172,6 +172,20 @@ async def test_a_foreign_chain_that_drops(node: Node, chain: str, flavour: str) 
     assert node.left() == []
 
 
+@pytest.mark.parametrize("flavour", ["nft", "legacy"])
+async def test_a_rule_against_somebody_is_not_overruled(node: Node, flavour: str) -> None:
+    """Only what drops whatever comes is: a policy, or a last rule, as Red Hat's."""
+    iptables("-A FORWARD -s 192.0.2.9 -j DROP", flavour=flavour)
+    network = node.network()
+    await network.start()
+    assert pair("FORWARD", flavour) == []
+    iptables("-A FORWARD -j REJECT", flavour=flavour)
+    await network._rules.mend()
+    assert pair("FORWARD", flavour) == [1, 2]
+    await network.close()
+    assert pair("FORWARD", flavour) == []
+
+
 async def test_a_missing_tool_is_named(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     iptables("-P FORWARD DROP")
     monkeypatch.setenv("PATH", "/nowhere")
