@@ -53,7 +53,13 @@ def masqueraded() -> str:
 
 
 SERVE = "import socket; s=socket.create_server(('::',7), family=10, dualstack_ipv6=True); print(flush=True); s.accept()"
-CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], 7), timeout=0.9)"
+CONNECT = """
+import socket, struct, sys
+connection = socket.create_connection((sys.argv[1], 7), timeout=60)
+(again,) = struct.unpack_from("=I", connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104), 100)
+sys.exit(again)
+"""
+"""Its status is `tcpi_total_retrans`: what was not answered at once was sent again, after a second."""
 
 
 def reaches(source: str, target: str, address: str) -> bool:
@@ -197,13 +203,14 @@ async def test_a_step_that_hangs_is_bounded(
 ) -> None:
     """The caller is told in time; the next verb waits for what hung, and then nothing is left."""
     monkeypatch.setattr(registry, "_GRACE", 0.05)
-    world, path, real, go = World(tmp_path, bridge_name), new_netns(), container.configure, threading.Event()
+    world, path, real, go = World(tmp_path, bridge_name), new_netns(), host.ensure_bridge, threading.Event()
 
-    def hang(*arguments: Any) -> None:
-        real(*arguments)
+    def hang(*arguments: Any) -> Any:  # the first step: nothing asks before whether the call is still wanted
+        made = real(*arguments)
         go.wait()
+        return made
 
-    monkeypatch.setattr(container, "configure", hang)
+    monkeypatch.setattr(host, "ensure_bridge", hang)
     invoker, network = EmbeddedInvoker(), network_of(bridge_name, tmp_path)
     with pytest.raises(PluginTimeout, match="no answer"):
         await CNI(invoker, timeout=0.2).add(network, attachment_of(path))
