@@ -7,20 +7,17 @@ and arguments of DEL are those of ADD.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cni import derive, jsontext, versions
 from cni.args import encode_args
 from cni.conf import NetworkConfList
-from cni.errors import AttachmentError, CNIError, InvocationFailed, PluginCrashed, UnsupportedVerb
+from cni.errors import AttachmentError, CNIError, IncompatibleVersions, InvocationFailed, PluginCrashed, UnsupportedVerb
 from cni.invoke import Invoker
+from cni.names import is_container_id, is_interface_name
 from cni.results import Result, parse_result
-
-_CONTAINER_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*\Z")
-_IFNAME = re.compile(r"[^\s/:]{1,15}\Z")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,9 +34,9 @@ class Attachment:
     """Dynamic arguments by capability (`portMappings`, `bandwidth`, …), for plugins that declare it."""
 
     def __post_init__(self) -> None:
-        if not _CONTAINER_ID.match(self.container_id):
+        if not is_container_id(self.container_id):
             raise AttachmentError(f"{self.container_id!r} is no container id as CNI has it")
-        if not _IFNAME.match(self.ifname) or self.ifname in (".", ".."):
+        if not is_interface_name(self.ifname):
             raise AttachmentError(f"{self.ifname!r} is no name for an interface")
         if "\0" in self.netns:
             raise AttachmentError(f"{self.netns!r} is no path")
@@ -136,6 +133,22 @@ class CNI:
         if not isinstance(supported, list) or not all(isinstance(version, str) for version in supported):
             raise PluginCrashed(plugin, "VERSION", "it does not tell its versions")
         return tuple(supported)
+
+    async def negotiate(self, network: NetworkConfList) -> NetworkConfList:
+        """Ask each plugin for its versions; return `network` in the newest that it offers and all plugins speak.
+
+        (CNI 1.1.0, section 1, `cniVersions`: "a list of all CNI versions which this configuration supports".)  Raises
+        IncompatibleVersions, naming the plugins, when there is none.
+        """
+        spoken = {kind: await self.version(kind) for kind in dict.fromkeys(one["type"] for one in network.plugins)}
+        offered = network.offered or (network.cni_version,)
+        common = tuple(version for version in offered if all(version in known for known in spoken.values()))
+        best = versions.best(common)
+        if best is None:
+            told = "; ".join(f"{kind} speaks {', '.join(known)}" for kind, known in spoken.items())
+            raise IncompatibleVersions(f"network {network.name} offers CNI {', '.join(offered)}, but {told}")
+        text = jsontext.dumps(jsontext.loads(network.text) | {"cniVersion": best, "cniVersions": [best]})
+        return replace(network, cni_version=best, text=text, offered=(best,))
 
     async def _run(
         self,

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from cni import jsontext, versions
 from cni.errors import ConfError
+from cni.names import is_network_name
 
 EXTENSIONS = (".conf", ".conflist", ".json")
 """Files with other names in a configuration folder are not looked at."""
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*\Z")
 _SIZE_AT_MOST = 1 << 20
 
 
@@ -40,6 +39,8 @@ class NetworkConfList:
     """All of it as JSON: `parse_conflist` gives an equal list back, without any file."""
     path: str = ""
     """Where it was read from; "" for text."""
+    offered: tuple[str, ...] = ()
+    """All versions that the configuration offers and this library speaks; `CNI.negotiate` chooses among them."""
 
 
 @dataclass(frozen=True)
@@ -141,9 +142,9 @@ def _conflist(top: dict[str, Any], path: str, folder: str | None) -> NetworkConf
         top = {key: top[key] for key in ("cniVersion", "name") if key in top} | {"plugins": [top]}
         folder = None
     name = top.get("name")
-    if not isinstance(name, str) or not _NAME.match(name):
+    if not is_network_name(name):
         raise fault("must begin with a letter or digit and hold only letters, digits, '_', '.' and '-'", "name")
-    version = _version(top, path)
+    version, offered = _version(top, path)
     flags = {key: _flag(top, key, path) for key in ("disableCheck", "disableGC", "loadOnlyInlinedPlugins")}
     plugins = top.get("plugins", [])
     if not isinstance(plugins, list):
@@ -155,7 +156,6 @@ def _conflist(top: dict[str, Any], path: str, folder: str | None) -> NetworkConf
     if not plugins:
         raise fault("must hold at least one plugin", "plugins")
     whole = top | {"cniVersion": version, "plugins": plugins, "loadOnlyInlinedPlugins": True}
-    whole.pop("cniVersions", None)
     return NetworkConfList(
         name=name,
         cni_version=version,
@@ -164,10 +164,12 @@ def _conflist(top: dict[str, Any], path: str, folder: str | None) -> NetworkConf
         disable_gc=flags["disableGC"],
         text=jsontext.dumps(whole),
         path=path,
+        offered=offered,
     )
 
 
-def _version(top: Mapping[str, Any], path: str) -> str:
+def _version(top: Mapping[str, Any], path: str) -> tuple[str, tuple[str, ...]]:
+    """Return the newest version that is offered and supported, and all of them."""
     offered = top.get("cniVersions", [])
     if not isinstance(offered, list) or not all(isinstance(version, str) for version in offered):
         raise ConfError("must be a list of strings", path=path, position="cniVersions")
@@ -181,7 +183,7 @@ def _version(top: Mapping[str, Any], path: str) -> str:
             path=path,
             position="cniVersion",
         )
-    return version
+    return version, tuple(dict.fromkeys(one for one in (single, *offered) if one in versions.SUPPORTED))
 
 
 def _flag(top: Mapping[str, Any], key: str, path: str) -> bool:

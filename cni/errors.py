@@ -49,6 +49,10 @@ class UnsupportedVerb(CNIError):
     """The configuration's version, or its author, does not allow the verb (CHECK, GC, STATUS); nothing was run."""
 
 
+class IncompatibleVersions(CNIError):
+    """No version of the specification is offered by the configuration and spoken by all of its plugins."""
+
+
 class PluginNotFound(CNIError):
     """No executable of this name in the folders for plugins."""
 

@@ -21,6 +21,7 @@ _T = TypeVar("_T")
 _STDOUT_AT_MOST = 4 << 20
 _STDERR_KEPT = 16 << 10
 _TERMINATION_GRACE = 2.0  # seconds between SIGTERM and SIGKILL
+_DEATH_LIMIT = 10.0  # seconds after SIGKILL: one in uninterruptible sleep (a dead NFS server) may never end
 _PIPES_GRACE = 1.0  # seconds for the last output when a child of the plugin's holds the pipes open
 _BUSY_PAUSE = 0.05  # seconds between tries while somebody still writes the executable
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -38,7 +39,8 @@ class Invoker(ABC):
         """Run `plugin` with the CNI_* variables in `environment`; return what it printed.
 
         `timeout`: seconds.  Raises PluginNotFound, or InvocationFailed: PluginError (it reported one), PluginCrashed,
-        PluginTimeout.  When this returns or raises, cancellation included, the plugin has ended.
+        PluginTimeout.  When this returns or raises, cancellation included, the plugin has ended; only one in
+        uninterruptible sleep is left to the kernel, which ends it when it wakes up.
         """
 
 
@@ -168,11 +170,14 @@ class _Process(asyncio.SubprocessProtocol):
         return status
 
     async def end(self) -> None:
-        """End the process and its group: asked first, then forced; return when it is gone."""
+        """End the process and its group: asked first, then forced; return when it is gone.
+
+        One that the kernel does not let go is given up after `_DEATH_LIMIT`: it ends as soon as it wakes up.
+        """
         self._signal(signal.SIGTERM)
         await asyncio.wait([self._exited], timeout=_TERMINATION_GRACE)
         self._signal(signal.SIGKILL)  # also those of its group that outlived it
-        await asyncio.wait([self._exited])
+        await asyncio.wait([self._exited], timeout=_DEATH_LIMIT)
         self._transport.close()
 
     def _signal(self, number: signal.Signals) -> None:

@@ -109,11 +109,12 @@ def parse_result(data: str | bytes, version: str) -> Result:
     told = _get(raw, "cniVersion", _text, "") or version
     if told not in versions.SUPPORTED:
         raise ResultError(f"cniVersion: {told!r} is not supported")
+    body = raw if versions.has_interfaces(told) else _from_0_2(raw)
     result = Result(
         cni_version=told,
-        interfaces=_list(raw, "interfaces", _interface),
-        ips=_list(raw, "ips", _ip),
-        routes=_list(raw, "routes", _route),
+        interfaces=_list(body, "interfaces", _interface),
+        ips=_list(body, "ips", _ip),
+        routes=_list(body, "routes", _route),
         dns=_get(raw, "dns", _dns, DNS()),
         raw=raw | {"cniVersion": told},
     )
@@ -135,6 +136,26 @@ def convert(result: Result, version: str) -> Result:
     )
 
 
+def make(
+    version: str,
+    *,
+    interfaces: tuple[Interface, ...] = (),
+    ips: tuple[IPConfig, ...] = (),
+    routes: tuple[Route, ...] = (),
+    dns: DNS | None = None,
+) -> Result:
+    """Return a result as a plugin that speaks `version` writes it."""
+    parts = Result(cni_version=version, interfaces=interfaces, ips=ips, routes=routes, dns=dns or DNS(), raw={})
+    return convert(parts, version)
+
+
+def check_cidr(text: str) -> None:
+    """Raise ValueError when `text` is no address with a prefix length."""
+    ipaddress.ip_interface(text)
+    if "/" not in text:
+        raise ValueError(f"{text!r} lacks its prefix length")
+
+
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
@@ -151,6 +172,21 @@ def _list(raw: Mapping[str, Any], key: str, read: Callable[[Any, str], _T], at: 
     if not isinstance(value, list):
         raise ResultError(f"{at}{key}: must be a list")
     return tuple(read(item, f"{at}{key}[{index}]") for index, item in enumerate(value))
+
+
+_FAMILIES = {"ip4": 4, "ip6": 6}
+
+
+def _from_0_2(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the addresses and routes of a result from before 0.3.0 as later ones have them."""
+    ips: list[dict[str, Any]] = []
+    routes: list[Mapping[str, Any]] = []
+    for key in _FAMILIES:
+        if raw.get(key) is not None:
+            told = _object(raw[key], key)
+            ips.append({"address": told.get("ip"), "gateway": told.get("gateway")})
+            routes += _list(told, "routes", _object, f"{key}.")
+    return {"ips": ips, "routes": routes}
 
 
 def _object(value: Any, at: str) -> Mapping[str, Any]:
@@ -174,11 +210,9 @@ def _number(value: Any, at: str) -> int:
 def _cidr(value: Any, at: str) -> str:
     text = _text(value, at)
     try:
-        ipaddress.ip_interface(text)
+        check_cidr(text)
     except ValueError as error:
         raise ResultError(f"{at}: {error}") from error
-    if "/" not in text:
-        raise ResultError(f"{at}: {text!r} lacks its prefix length")
     return text
 
 
@@ -243,6 +277,8 @@ def _dns(value: Any, at: str) -> DNS:
 
 
 def _encode(result: Result, version: str) -> dict[str, Any]:
+    if not versions.has_interfaces(version):
+        return _to_0_2(result, version)
     newest = versions.has_gc_and_status(version)  # 1.1.0 added these members too
     interfaces = []
     for interface in result.interfaces:
@@ -271,6 +307,19 @@ def _encode(result: Result, version: str) -> dict[str, Any]:
     }
     lists = _told({"interfaces": interfaces, "ips": ips, "routes": routes, "dns": _told(dns)})
     return {"cniVersion": version} | lists
+
+
+def _to_0_2(result: Result, version: str) -> dict[str, Any]:
+    """Write what a result could say before 0.3.0: one address of each family, and the routes of that family."""
+    raw: dict[str, Any] = {"cniVersion": version}
+    for key, family in _FAMILIES.items():
+        first = next((ip for ip in result.ips if ipaddress.ip_interface(ip.address).version == family), None)
+        if first is not None:
+            routes = [route for route in result.routes if ipaddress.ip_interface(route.dst).version == family]
+            told = [_told({"dst": route.dst, "gw": route.gw}) for route in routes]
+            raw[key] = _told({"ip": first.address, "gateway": first.gateway, "routes": told})
+    dns = {key: list(getattr(result.dns, key)) for key in ("nameservers", "search", "options")}
+    return raw | _told({"dns": _told(dns | {"domain": result.dns.domain})})
 
 
 def _told(entry: dict[str, Any]) -> dict[str, Any]:

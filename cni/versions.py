@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-SUPPORTED = ("0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0")
+SUPPORTED = ("0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0")
 """Versions in which this library can speak to plugins, oldest first."""
 
 NEWEST = SUPPORTED[-1]
@@ -21,6 +21,11 @@ def has_check(version: str) -> bool:
 def has_gc_and_status(version: str) -> bool:
     """Whether there are the verbs GC and STATUS (since 1.1.0)."""
     return _number(version) >= (1, 1, 0)
+
+
+def has_interfaces(version: str) -> bool:
+    """Whether a result tells interfaces and any number of addresses (since 0.3.0), not `ip4` and `ip6`."""
+    return _number(version) >= (0, 3, 0)
 
 
 def tells_address_family(version: str) -> bool:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from crishim import __version__, allocator, log
 from crishim.config import Settings
-from crishim.errors import CRIError, Unimplemented
+from crishim.errors import CRIError, InvalidArgument, Unimplemented
 from crishim.images.core import ImageSettings
 from crishim.rpc.health import Health
 from crishim.rpc.served import Served, serve_from
@@ -260,8 +260,10 @@ def _real_backends(settings: Settings) -> tuple[Engine, PodNetwork, NetworkNames
             conf_dir=os.fspath(settings.cni_conf_dir),
             bin_dirs=[os.fspath(folder) for folder in settings.cni_bin_dir],
             state_dir=os.fspath(settings.state_dir),
+            run_dir=os.fspath(settings.run_dir),
+            pod_cidr=settings.pod_cidr,
         )
-    except Unimplemented as error:
+    except (Unimplemented, InvalidArgument) as error:
         raise StartFailed(f"cannot use --network {settings.network}: {error}") from error
     return DockerEngine(settings.engine), network, KernelNamespaces(os.fspath(settings.netns_dir))
 

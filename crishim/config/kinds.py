@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator
 
 UNIX = "unix://"
 SIMULATED = "simulated:"
+_POD_HOST_BITS = 2  # network, gateway, one pod, broadcast
 SOCKET_PATH_LIMIT = 107
 """Bytes of a unix socket's path (unix(7): `sun_path` holds 108 with its end mark)."""
 
@@ -106,6 +107,21 @@ def _listenable(value: str) -> str:
     return value
 
 
+def _pod_ranges(value: str) -> str:
+    ranges = []
+    for part in filter(None, map(str.strip, value.split(","))):
+        try:
+            ranges.append(ipaddress.ip_network(part))
+        except ValueError as error:
+            raise ValueError(f"must be a range of addresses, such as 10.86.0.0/16: {error}") from None
+    if not ranges or len({subnet.version for subnet in ranges}) != len(ranges):
+        raise ValueError("must be one range, or one of IPv4 and one of IPv6")
+    for subnet in ranges:
+        if subnet.max_prefixlen - subnet.prefixlen < _POD_HOST_BITS:
+            raise ValueError(f"{subnet} has no room for a gateway and a pod")
+    return ",".join(map(str, ranges))
+
+
 UnixAddress = Annotated[str, AfterValidator(_unix_address)]
 EngineAddress = Annotated[str, AfterValidator(_engine_address)]
 AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
@@ -117,3 +133,5 @@ Count = Annotated[int, BeforeValidator(_number)]
 MetricsAddress = Annotated[str, AfterValidator(_listenable)]
 """An address of this machine and a port, or empty."""
 StreamingAddress = Annotated[str, AfterValidator(_dialable)]
+PodRanges = Annotated[str, AfterValidator(_pod_ranges)]
+"""One range of IPv4, of IPv6, or one of each, separated by a comma."""

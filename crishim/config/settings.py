@@ -20,12 +20,14 @@ from crishim.config.kinds import (
     EngineAddress,
     MetricsAddress,
     PathList,
+    PodRanges,
     Seconds,
     StreamingAddress,
     UnixAddress,
 )
 
 BUILT_IN_STORES = ("sqlite", "file", "memory")
+BUILT_IN_NETWORKS = ("auto", "embedded", "cni", "none")
 
 
 def _installed_store(name: str) -> str:
@@ -35,6 +37,15 @@ def _installed_store(name: str) -> str:
 
         if name not in (names := store_names()):
             raise ValueError(f"must be one of the stores that are installed: {', '.join(names)}")
+    return name
+
+
+def _installed_network(name: str) -> str:
+    if name not in BUILT_IN_NETWORKS:
+        from crishim.network.registry import network_names
+
+        if name not in (names := ["auto", *network_names()]):
+            raise ValueError(f"must be one of the networks that are installed: {', '.join(names)}")
     return name
 
 
@@ -66,10 +77,16 @@ class Settings(BaseModel):
     """Store of the checkpoints: `sqlite`, `file` (one JSON file per sandbox), `memory` (lost at exit; for tests), or
     the name of one that another package brings. The default writes least and survives being killed."""
 
-    network: Literal["auto", "embedded", "cni", "none"] = "auto"
+    network: Annotated[str, AfterValidator(_installed_network)] = "auto"
     """Network of the pods. `cni` runs the plugins of a CNI configuration, `embedded` uses a bridge of crishim's own,
     `none` gives pods a loopback only, and `auto` is `cni` where there is or ever was a configuration or plugin, else
-    `embedded`. The default suits a lone machine; name `cni` on a node of a cluster."""
+    `embedded`. It may be the name of one that another package brings. The default suits a lone machine; name `cni` on a
+    node of a cluster."""
+
+    pod_cidr: PodRanges = "10.86.0.0/16"
+    """Range of the addresses that the network `embedded` gives to pods: an IPv4 or an IPv6 one, or one of each,
+    separated by a comma. What a kubelet tells (UpdateRuntimeConfig) goes before it, and is remembered. The default is
+    one that few networks use."""
 
     cni_conf_dir: AbsolutePath = Path("/etc/cni/net.d")
     """Folder of CNI network configurations; the first by name counts. The default is where network providers write."""

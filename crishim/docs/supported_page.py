@@ -77,6 +77,26 @@ STREAMS = """
   is told on its error stream, upon which clients made of client-go end the whole port-forward.
 """
 
+NETWORK = """
+## The embedded network
+
+`--network embedded`, and `auto` on a machine without any CNI, gives pods a bridge `crishim0`, and keeps all of its
+packet filter rules in the nftables table `inet crishim`. It needs Linux 5.2 with nftables (NAT for both families in one
+table), and no program or file.
+
+- Where iptables' FORWARD chain drops, as Docker's does, a pair of rules marked `crishim` is put at the head of
+  DOCKER-USER or FORWARD by the iptables program that owns the chain. A program that is missing is named by `Status`.
+  A foreign nftables chain that drops must accept the interface `crishim0`; the log names it.
+- A host port is reached at every IPv4 and IPv6 address of the host, and at 127.0.0.1. It is not at ::1: the kernel lets
+  no packet from there leave the host.
+- A pod whose host port another pod has is refused. Ports that a process of the host listens on are not known.
+- SCTP ports need the kernel's SCTP tracking.
+- `net.ipv4.ip_forward`, and its IPv6 counterpart where pods have IPv6, are switched on. A host whose own IPv6 address
+  comes from router advertisements then needs `accept_ra` 2.
+- Nothing of it is left when the server ends with no pod; else `nft delete table inet crishim` and
+  `ip link delete crishim0` take it away.
+"""
+
 OUT_OF_MEMORY = """
 ## Out of memory
 
@@ -132,7 +152,7 @@ def page(engines: Sequence[JudgedEngine]) -> str:
     parts.append("\n## What happens without\n")
     for feature in Feature:
         parts.append(f"\n**{feature.value[0].upper()}{feature.value[1:]}.** Needs {needs(feature)}. {BELOW[feature]}\n")
-    parts += [LOGS, STREAMS, OUT_OF_MEMORY, EVERYWHERE]
+    parts += [LOGS, STREAMS, NETWORK, OUT_OF_MEMORY, EVERYWHERE]
     return "".join(parts)
 
 

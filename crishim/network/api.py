@@ -114,6 +114,14 @@ class PodNetwork(ABC):
         something may be left; then call again.
         """
 
+    async def settle(self, sandbox_id: str) -> None:
+        """Return when what `detach` took away is gone for good.
+
+        For backends whose `detach` answers while the kernel still frees something; called before the sandbox is
+        reported removed.  Raises NetworkFailed when something may be left; then detach again.
+        """
+        return
+
     @abstractmethod
     async def check(self, pod: PodAttachment, attached: Attached) -> None:
         """Verify that a completed attachment is as it was made.  Raises NetworkFailed naming what is not."""

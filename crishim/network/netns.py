@@ -213,7 +213,7 @@ def list_pins(directory: str, prefix: str = PREFIX) -> tuple[str, ...]:
 
 async def pin(pid: int, path: str) -> None:
     """`pin_sync` in a thread.  Cancelled: the mount may still come to be; unpin waits its turn behind it."""
-    await _in_thread(lambda: pin_sync(pid, path), "pin")
+    await in_thread(lambda: pin_sync(pid, path), "pin")
 
 
 async def furnish(pid: int, path: str, owner: str, sysctls: Mapping[str, str], also: Callable[[], None]) -> bool:
@@ -237,7 +237,7 @@ async def furnish(pid: int, path: str, owner: str, sysctls: Mapping[str, str], a
 
 async def unpin(path: str) -> None:
     """`unpin_sync` in a thread."""
-    await _in_thread(lambda: unpin_sync(path), "unpin")
+    await in_thread(lambda: unpin_sync(path), "unpin")
 
 
 async def in_netns(path: str, function: Callable[[], _T]) -> _T:
@@ -252,7 +252,7 @@ async def in_netns(path: str, function: Callable[[], _T]) -> _T:
         _enter(path)
         return function()
 
-    return await _in_thread(entered, "netns")
+    return await in_thread(entered, "netns")
 
 
 def _enter(path: str) -> None:
@@ -269,7 +269,7 @@ def _enter(path: str) -> None:
         os.close(descriptor)
 
 
-async def _in_thread(function: Callable[[], _T], what: str) -> _T:
+async def in_thread(function: Callable[[], _T], what: str) -> _T:
     """Run `function` in a thread made for it alone, and see it ended whatever happens to us.
 
     The thread ends instead of going back to a pool: so it may change its namespace.  A cancellation waits for the end

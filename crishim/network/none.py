@@ -7,12 +7,18 @@ from collections.abc import Mapping
 from crishim.errors import UnsupportedField
 from crishim.network import cni_args
 from crishim.network.api import Attached, NetworkStatus, PodAttachment, PodNetwork
+from crishim.network.setup import NetworkSetup
 
 
 class NoNetwork(PodNetwork):
     """Always ready; attaching and detaching do nothing, and no address is ever told."""
 
     name = "none"
+
+    @classmethod
+    def from_setup(cls, setup: NetworkSetup) -> NoNetwork:
+        """For the entry point group `crishim.networks`; needs nothing of `setup`."""
+        return cls()
 
     def status(self) -> NetworkStatus:
         return NetworkStatus(ready=True)

@@ -117,6 +117,8 @@ async def create_container(
 async def _inspect(rt: Runtime, container_id: str) -> EngineContainer:
     with step("engine inspect", engine=True):
         return await rt.link.engine.inspect(container_id)
+
+
 def _check_handlers(rt: Runtime, config: ContainerConfig) -> None:
     """Raise UnknownRuntimeHandler for an image that is meant for a handler which is not known: images are the same for
     all handlers here (CRI `ImageSpec.runtime_handler`)."""

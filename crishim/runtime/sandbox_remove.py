@@ -35,6 +35,8 @@ async def take_away(rt: Runtime, sandbox_id: str) -> None:
             await gather_all(remove_known(rt, c.id) for c in rt.index.containers_of(sandbox_id))
         if rt.index.sandbox(sandbox_id) is None:
             return
+        with step("network settle"):
+            await rt.network.settle(sandbox_id)
         with rt.watch.writing(sandbox_id):
             with suppress(EngineNotFound), step("engine remove", engine=True):
                 await rt.link.engine.remove(sandbox_id)

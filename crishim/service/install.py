@@ -14,8 +14,9 @@ CONFIG = Path("etc/crishim/config.toml")
 _FIRST_CONFIG = """\
 # Settings of crishim; docs/configuration.md explains each, `crishim serve --print-config` shows what is in force.
 
-# On a node of a cluster, where a network provider installs a CNI configuration:
-# network = "cni"
+# For a node of a cluster: it waits for the CNI configuration that a network provider installs, and never hands out
+# addresses of its own. On a lone machine take this line away: pods then get a network that needs nothing installed.
+network = "cni"
 
 # The engine, if it does not listen at the usual place:
 # engine = "unix:///var/run/docker.sock"

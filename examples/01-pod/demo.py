@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,6 +33,7 @@ POD = cri.PodSandboxConfig(
     labels={"app": "demo"},
     annotations={"example.com/purpose": "to be looked at"},
     dns_config=cri.DNSConfig(servers=["192.0.2.53"], searches=["demo.example"]),
+    port_mappings=[cri.PortMapping(container_port=8080, host_port=18080)],
 )
 
 
@@ -53,7 +55,9 @@ def served(engine: str, folder: Path) -> Iterator[str]:
         "--state-dir": folder / "state",
         "--run-dir": folder / "run",
         "--netns-dir": folder / "netns",
-        "--network": "none",
+        # As on a machine without any CNI: pods get a network of crishim's own, which goes with the last of them.
+        "--cni-conf-dir": folder / "no-cni",
+        "--cni-bin-dir": folder / "no-cni",
     }
     command = [sys.executable, "-m", "crishim", "serve", *(str(x) for pair in arguments.items() for x in pair)]
     server = subprocess.Popen(command)
@@ -120,6 +124,8 @@ def run(client: Client, image: str, logs: Path) -> None:
     show(wait_for_output(client, containers["client"]))
     rotate(client, containers["client"])
 
+    reach(client, image, logs, pod)
+
     say("Processes beside it: one that is waited for, one that is talked to")
     answer = client.ExecSync(container_id=containers["server"], cmd=["sh", "-c", "ls -l /tmp/www; exit 3"], timeout=10)
     show(f"{answer.stdout.decode()}exit code {answer.exit_code}")
@@ -151,6 +157,28 @@ def run(client: Client, image: str, logs: Path) -> None:
     show(f"left behind: {len(left)} objects")
     if left:
         raise SystemExit("something was left behind")
+
+
+def reach(client: Client, image: str, logs: Path, pod: str) -> None:
+    """The pod's address from another pod, and its host port from this machine."""
+    ip = client.PodSandboxStatus(pod_sandbox_id=pod).status.network.ip
+    say(f"The pod has the address {ip}: another pod reaches it, and this machine by a host port")
+    config = cri.PodSandboxConfig(
+        metadata=cri.PodSandboxMetadata(name="other", namespace="default", uid=f"other-{os.getpid()}"),
+        hostname="other",
+        log_directory=str(logs / "other"),
+    )
+    other = client.RunPodSandbox(config=config).pod_sandbox_id
+    visitor = client.CreateContainer(
+        pod_sandbox_id=other, config=container("visitor", image, "sleep 1000"), sandbox_config=config
+    ).container_id
+    client.StartContainer(container_id=visitor)
+    answer = client.ExecSync(container_id=visitor, cmd=["wget", "-qO-", f"http://{ip}:8080/"], timeout=10)
+    show(f"the other pod got: {answer.stdout.decode()}{answer.stderr.decode()}")
+    with urllib.request.urlopen("http://127.0.0.1:18080/", timeout=10) as page:
+        show(f"this machine got: {page.read().decode()}")
+    client.StopPodSandbox(pod_sandbox_id=other)
+    client.RemovePodSandbox(pod_sandbox_id=other)
 
 
 def wait_for_output(client: Client, container_id: str) -> str:

@@ -9,7 +9,22 @@ import tempfile
 from pathlib import Path
 
 from crishim.cri.v1 import runtime_pb2 as cri
-from tests.bench import cpu, creates, events, figures, idle, judge, logs, memory, reads, report, stats, streaming, verbs
+from tests.bench import (
+    cpu,
+    creates,
+    events,
+    figures,
+    idle,
+    judge,
+    logs,
+    memory,
+    network,
+    reads,
+    report,
+    stats,
+    streaming,
+    verbs,
+)
 from tests.bench.report import in_section
 from tests.bench.serve import serve
 from tests.conformance.critest import CritestError
@@ -35,6 +50,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name, TestEngine(Path(name) / "engine") as engine:
         images.busybox().load(engine.api, images.BUSYBOX_REF)
         version, measured = measure(engine, Path(name), chosen.rounds, chosen.pods, chosen.idle)
+        measured += in_section("Pod network", network.measure(Path(name) / "network"))
         skipped, failed = [], False
         try:
             with serve(Path(name) / "g", engine.url, "--network", "none") as served:
@@ -86,6 +102,8 @@ def measure(
         written += logs.measure_passing(served, "busybox", spools, megabytes=20)
     with serve(folder / "f", "simulated:", *none) as served:
         written += logs.measure_idle(served, "busybox")
+    with serve(folder / "g", engine.url, "--network", "embedded") as served:
+        own += verbs.measure_embedded(served, images.BUSYBOX_REF, max(10, rounds // 3))
     written += logs.measure_writer()
     measured += in_section("Memory and start", start)
     measured += in_section("Own share of each verb", own)

@@ -25,6 +25,10 @@ MUST = {
 """Milliseconds of our own that each verb may take, waiting for the engine not counted (network none)."""
 
 
+EMBEDDED_MUST = {"RunPodSandbox": 10.0, "StopPodSandbox": 10.0}
+"""The same with the embedded network, attach and detach included."""
+
+
 def pod(number: int) -> cri.PodSandboxConfig:
     """A pod as a kubelet asks for it, without a log folder."""
     return cri.PodSandboxConfig(
@@ -71,6 +75,20 @@ def measure(served: Served, socket: str, image: str, rounds: int) -> list[Figure
         note += f"difference {whole.median - engine.median:.3f} ms"
         figures.append(summarize(f"{verb}: own share", shares[verb][5:], must=must, note=note))
     return figures
+
+
+def measure_embedded(served: Served, image: str, rounds: int) -> list[Figure]:
+    """Rounds of a pod's life on the embedded network."""
+    for number in range(rounds):
+        live_through(served, image, number)
+    shares: dict[str, list[float]] = defaultdict(list)
+    for call in served.calls():
+        if (verb := str(call["verb"])) in EMBEDDED_MUST:
+            shares[verb].append(float(str(call["own_ms"])))
+    return [
+        summarize(f"{verb}: own share with the embedded network", shares[verb][5:], must=must)
+        for verb, must in EMBEDDED_MUST.items()
+    ]
 
 
 async def _both(served: Served, socket: str, image: str, rounds: int) -> dict[str, list[float]]:

@@ -94,6 +94,13 @@ def run(endpoint: str, seed: int, place: Path, flags: Sequence[str] = (), withou
     return [spec for spec in found if spec.name not in without]
 
 
+def run_those(endpoint: str, seed: int, place: Path, named: str) -> list[Spec]:
+    """Judge the server by the validation specs with `named` in their names.  Raises ToolsMissingError, CritestError."""
+    place.mkdir(parents=True, exist_ok=True)
+    found = _pass(endpoint, seed, place / "validation", [f"--ginkgo.focus={re.escape(named)}"])
+    return [spec for spec in found if named in spec.name]
+
+
 def measure(endpoint: str, place: Path, params: str) -> Mapping[str, Any]:
     """Run the benchmark specs for their figures: each file that critest wrote, by its stem.
 

@@ -6,10 +6,13 @@ or failing and not listed, is a failure.  Specs that critest skips because of wh
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.conformance import critest, verdict
+from tests.conformance import critest, server, verdict, world
 from tests.conformance.verdict import Judged
+from tests.env.engine import TestEngine
 
 pytestmark = pytest.mark.engine
 
@@ -35,3 +38,17 @@ def test_spec(spec_name: str, judged: Judged) -> None:
         pytest.fail(wrong, pytrace=False)
     if spec.state != "passed":
         pytest.xfail(f"{reason}; {spec.state}: {spec.message}")
+
+
+def test_networking_on_the_embedded_network(
+    critest_program: Path, engine: TestEngine, world_folder: Path, base_seed: int
+) -> None:
+    """The specs of networking once more, without any CNI plugin."""
+    place = world_folder / "tmp" / "embedded"
+    with (
+        world.registries(place / "world", engine.api),
+        server.serve(engine.url, place / "crishim", ["--network=embedded"]) as endpoint,
+    ):
+        specs = critest.run_those(endpoint, base_seed, place / "critest", "Networking")
+    assert len(specs) >= 3, specs
+    assert [spec for spec in specs if spec.state != "passed"] == []

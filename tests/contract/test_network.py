@@ -6,16 +6,19 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cni.testing import ScriptedPlugin
+from crishim.model import PortMapping
 from crishim.network import mounts, netns
-from crishim.network.api import PodAttachment
+from crishim.network.api import PodAttachment, PodNetwork
 from crishim.network.none import NoNetwork
 from crishim.network.select import make_network
 from crishim.testing.network_contract import CHECKS, Check, Place
+from tests.env import firewall
 from tests.env.cni import make_bridge
 
 BRIDGE = "crtbr2"
@@ -86,3 +89,29 @@ async def test_cni(check: Check, version: str, tmp_path: Path, namespaces: list[
         await check(place)
     finally:
         subprocess.run(["ip", "link", "delete", BRIDGE], check=False, capture_output=True)
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+async def test_embedded(check: Check, tmp_path: Path, namespaces: list[str]) -> None:
+    def leftovers() -> list[str]:
+        folder = tmp_path / "run" / "networks" / "crishim"
+        leases = [name for name in os.listdir(folder) if name[0].isdigit()] if folder.exists() else []
+        rules = [rule for rule in firewall.rules() if " crishim " in f" {rule} "]
+        ports = Path("/sys/class/net/crishim0/brif")
+        return [*leases, *rules, *(os.listdir(ports) if ports.exists() else ())]
+
+    def pod(number: int) -> PodAttachment:
+        ports = (PortMapping(container_port=80, host_port=18100 + number),)
+        annotations = {"kubernetes.io/egress-bandwidth": "100M"} if number else {}
+        return replace(make_pod(number, namespaces[number]), port_mappings=ports, annotations=annotations)
+
+    def make() -> PodNetwork:
+        return make_network(
+            "embedded", conf_dir="", bin_dirs=(), state_dir=str(tmp_path / "state"), run_dir=str(tmp_path / "run")
+        )
+
+    try:
+        await check(Place(make=make, pod=pod, leftovers=leftovers))
+    finally:
+        subprocess.run(["ip", "link", "delete", "crishim0"], check=False, capture_output=True)

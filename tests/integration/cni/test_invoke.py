@@ -151,6 +151,17 @@ async def test_a_plugin_that_ignores_sigterm_is_killed(plugin: ScriptedPlugin, i
     assert not alive(call.pid)
 
 
+async def test_one_that_the_kernel_holds_is_given_up(plugin: ScriptedPlugin, invoker: ExecInvoker, monkeypatch):
+    """In uninterruptible sleep no signal ends a process; its pod's verbs go on all the same."""
+    plugin.script(ADD={"sleep": 1000})
+    monkeypatch.setattr(invoke_module, "_TERMINATION_GRACE", 0.05)
+    monkeypatch.setattr(invoke_module, "_DEATH_LIMIT", 0.05)
+    monkeypatch.setattr(invoke_module._Process, "_signal", lambda self, number: None)
+    async with asyncio.timeout(10):
+        with pytest.raises(PluginTimeout):
+            await invoker.invoke("scripted", ADD, STDIN, 0.5)
+
+
 async def test_cancelled_at_any_moment_nothing_is_left(plugin: ScriptedPlugin, invoker: ExecInvoker, scaled):
     plugin.script(ADD={"sleep": 1000})
     await asyncio.sleep(0)

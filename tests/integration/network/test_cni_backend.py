@@ -344,3 +344,22 @@ async def test_another_backend_was_chosen_meanwhile(world: World, pinned: str):
     none = make_network("none", conf_dir=str(world.conf), bin_dirs=[str(world.bin), "/usr/lib/cni"])
     await none.detach(pod(pinned), attached)
     assert (world.taken(), veths()) == ([], [])
+
+
+async def test_status_is_what_the_plugins_say(world: World, monkeypatch: pytest.MonkeyPatch):
+    """CNI 1.1's STATUS: asked at the start, when the configuration changes, and now and then."""
+    monkeypatch.setattr("crishim.network.cni_backend._STATUS_PERIOD", 0.05)
+    world.write({"cniVersion": "1.1.0", "name": "net", "plugins": [{"type": "first"}, {"type": "last"}]})
+    world.last.script(STATUS={"error": {"code": 50, "msg": "no address left"}})
+    network = world.network()
+    await network.start()
+    await until(lambda: "no address left" in network.status().message)
+    assert network.status().reason == "NetworkStatusFalse"
+    world.last.script()
+    await until(lambda: network.status().ready)
+    world.last.script(STATUS={"error": {"code": 51, "msg": "half"}})
+    await until(lambda: not network.status().ready)
+    world.write({"cniVersion": "1.0.0", "name": "net", "plugins": [{"type": "first"}]})
+    assert network.status().ready, "which has no STATUS"
+    await network.close()
+    assert {call.verb for call in world.last.calls()} == {"STATUS"}

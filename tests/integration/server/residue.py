@@ -17,7 +17,7 @@ import grpc
 
 from cni.testing import ScriptedPlugin
 from crishim.cri.v1 import runtime_pb2 as pb
-from tests.env import linux, processes
+from tests.env import firewall, linux, processes
 from tests.env.cni import CniDirs
 from tests.env.http_api import EngineApi
 from tests.integration.server.serving import CALL, CrishimServer
@@ -89,6 +89,16 @@ def _everywhere(server: CrishimServer, api: EngineApi) -> Iterator[str]:
         yield from (f"lease: {path}" for path in leases(server.cni))
         yield from (f"CNI result: {path}" for path in server.state.rglob("results/*"))
         yield from (f"netfilter: {line}" for line in port_rules())
+    if server.embedded:
+        yield from embedded_residue(server)
+
+
+def embedded_residue(server: CrishimServer) -> Iterator[str]:
+    """What pods have on the embedded network: addresses, ports of its bridge, and all rules."""
+    leases = (server.folder / "run" / "networks").glob("*/*")
+    yield from (f"lease: {path}" for path in leases if path.name[0].isdigit() or ":" in path.name)
+    yield from (f"port: {path}" for path in Path("/sys/class/net/crishim0/brif").glob("*"))
+    yield from (f"netfilter: {rule}" for rule in firewall.rules() if " crishim " in f" {rule} ")
 
 
 def _listed(server: CrishimServer) -> Iterator[str]:
@@ -136,7 +146,7 @@ def _itself(server: CrishimServer, quiet: Quiet, pooled: int) -> Iterator[str]:
     """Differences to `quiet`. No call is under way, so that gRPC has no task for one either."""
     now = Quiet.of(server)
     for name in now.links - quiet.links:
-        if server.cni is None or not name.startswith(BRIDGES):
+        if name != "crishim0" and (server.cni is None or not name.startswith(BRIDGES)):
             yield f"link: {name}"
     for kind, count in now.descriptors.items():
         if count > quiet.descriptors[kind] + (pooled if kind == "socket" else 0):

@@ -38,6 +38,8 @@ class CrishimServer:
     """Holds socket, state, pins, logs: short, for the socket in it."""
     cni: CniDirs | None = None
     """None: `--network none`."""
+    embedded: bool = False
+    """A machine without any CNI folder instead, and `--network auto`."""
     flags: Sequence[str] = ()
     process: subprocess.Popen[bytes] | None = None
     lives: int = 0
@@ -83,7 +85,10 @@ class CrishimServer:
         command = [sys.executable, str(launcher), str(self.folder / "tasks"), "serve"]
         command += [f"--config={self.folder}/config.toml", f"--listen={self.endpoint}", f"--engine={self.engine_url}"]
         command += [f"--state-dir={self.state}", f"--run-dir={self.folder}/run", f"--netns-dir={self.pins}"]
-        if self.cni is None:
+        if self.embedded:
+            nowhere = self.folder / "no-cni"
+            command += [f"--cni-conf-dir={nowhere}", f"--cni-bin-dir={nowhere}"]
+        elif self.cni is None:
             command.append("--network=none")
         else:
             command += ["--network=cni", f"--cni-conf-dir={self.cni.conf}", f"--cni-bin-dir={self.cni.bin}"]

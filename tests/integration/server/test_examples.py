@@ -49,9 +49,37 @@ def test_a_pod_end_to_end(engine: TestEngine, busybox_image: str) -> None:
         assert "exit code 3" in done.stdout
         assert "exit code 5" in done.stdout
         assert "rotated: client.log.old has" in done.stdout
+        assert "the other pod got: hello from the pod" in done.stdout
+        assert "this machine got: hello from the pod" in done.stdout
         assert "left behind: 0 objects" in done.stdout
         assert ("RuntimeApiVersion:  v1" in done.stdout) is (environment is shown)
         assert engine_containers(engine.api) == []
+
+
+@pytest.mark.parametrize("plugins", [None, "/usr/lib/cni"], ids=["embedded", "reference plugins"])
+@pytest.mark.usefixtures("alone")
+def test_two_pods_reach_each_other(
+    engine: TestEngine, busybox_image: str, plugins: str | None, request: pytest.FixtureRequest
+) -> None:
+    """By crictl, on a machine without CNI, and with a conflist of the reference plugins."""
+    script = ROOT / "examples" / "04-network" / "network.py"
+    command = [sys.executable, str(script), f"--engine={engine.url}", f"--image={busybox_image}"]
+    command += [f"--crictl={tools.crictl_path()}", *([f"--cni={plugins}"] if plugins else [])]
+    if not plugins:  # the reference plugins leave chains and folders
+        request.getfixturevalue("nothing_left")
+    request.getfixturevalue("mount_folder")
+    leases, had_leases = Path("/var/lib/cni"), Path("/var/lib/cni").exists()
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("CRISHIM_")}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120, check=False)
+    if not had_leases:
+        shutil.rmtree(leases, ignore_errors=True)
+    for rest in ("-F FORWARD", "-F CNI-FORWARD", "-X CNI-FORWARD", "-X CNI-ADMIN") if plugins else ():
+        subprocess.run(["iptables", *rest.split()], check=True)  # what the reference firewall plugin leaves
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "the visitor got: hello from web" in done.stdout
+    assert "the host port answered: hello from web" in done.stdout
+    first = "10.85.0." if plugins else "10.86.0."
+    assert f"pod web has the address {first}2" in done.stdout
 
 
 def test_crictl_pulls_with_credentials(server: CrishimServer, auth_registry: Registry) -> None:

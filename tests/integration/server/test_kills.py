@@ -22,9 +22,11 @@ WORKERS = 4
 NewServer = Callable[..., CrishimServer]
 
 
-async def test_without_network(new_server: NewServer, engine: TestEngine, scaled: Callable[[int], int]) -> None:
-    """With records in files."""
-    server = new_server(flags=["--checkpoint=file"])
+async def test_with_the_embedded_network(
+    new_server: NewServer, engine: TestEngine, scaled: Callable[[int], int]
+) -> None:
+    """With records in files. No address, port of the bridge, or rule is left."""
+    server = new_server(flags=["--checkpoint=file"], embedded=True)
     server.start()
     await churn_and_kill(server, engine, scaled(50))
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import sys
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,21 +15,24 @@ import pytest
 from cni.testing import ScriptedPlugin
 from crishim.cri.v1 import runtime_pb2 as pb
 from crishim.testing.client import AsyncCRIClient
+from tests.env.cache import ROOT
 from tests.env.cni import CniDirs
 from tests.env.engine import TestEngine
 from tests.integration.server.pods import (
     NOTREADY,
     READY,
     Pod,
+    container_status,
     linux,
     listed_states,
     make_container,
     make_pod,
     pod_linux,
+    read_log,
 )
 from tests.integration.server.residue import Quiet, assert_nothing_left, leases, unreleased
 from tests.integration.server.serving import CALL, CrishimServer, code
-from tests.integration.server.waiting import until
+from tests.integration.server.waiting import fetch, until
 
 pytestmark = pytest.mark.engine
 HTTPD = ["sh", "-c", "mkdir /tmp/www; hostname >/tmp/www/index.html; exec httpd -f -p 80 -h /tmp/www"]
@@ -54,19 +58,6 @@ def run(server: CrishimServer, config: pb.PodSandboxConfig, limit: float) -> grp
     with pytest.raises(grpc.RpcError) as caught:
         server.client.RunPodSandbox(pb.RunPodSandboxRequest(config=config), timeout=limit)
     return code(caught.value)
-
-
-def fetch(url: str) -> str:
-    """A page, once somebody serves it."""
-
-    def get() -> str:
-        try:
-            with urllib.request.urlopen(url, timeout=5) as answer:
-                return str(answer.read().decode())
-        except OSError:
-            return ""
-
-    return until(get, url)
 
 
 def test_addresses_and_ports(world: CrishimServer) -> None:
@@ -233,6 +224,80 @@ async def test_plugin_that_asks_back(world: CrishimServer, tally: ScriptedPlugin
         assert await task is None
     states = listed_states(world)
     assert list(states.values()) == [READY, READY]
+
+
+DAEMON = """
+import json, os, sys, time
+from crishim.cri.v1 import runtime_pb2 as pb
+from crishim.testing.client import CRIClient
+ask, endpoint = sys.argv[1:]
+print("up", flush=True)
+while not os.path.exists(ask):
+    time.sleep(0.02)
+asked = json.load(open(ask))
+own = os.stat("/proc/self/ns/net").st_ino
+descriptor = os.open(asked["netns"], os.O_RDONLY)
+told = {"another": os.fstat(descriptor).st_ino != own, "links": []}
+import ctypes
+assert ctypes.CDLL(None, use_errno=True).setns(descriptor, 0x40000000) == 0, ctypes.get_errno()
+told["links"] = open("/proc/thread-self/net/dev").read().count(":")
+with CRIClient(endpoint) as client:
+    request = pb.PodSandboxStatusRequest(pod_sandbox_id=asked["id"])
+    told["name"] = client.PodSandboxStatus(request, timeout=30).status.metadata.name
+    told["listed"] = [item.id for item in client.ListPodSandbox(pb.ListPodSandboxRequest(), timeout=30).items]
+    told["containers"] = len(client.ListContainers(pb.ListContainersRequest(), timeout=30).containers)
+print(json.dumps(told), flush=True)
+"""
+
+
+async def test_a_daemon_in_a_pod_of_ours(world: CrishimServer, tally: ScriptedPlugin, tmp_path: Path) -> None:
+    """A network's daemon runs in a host-network pod with no more than the folder of the pins, HostToContainer.
+
+    While ADD is open it opens the new pod's namespace, which appeared after its start, and asks us about the pod.
+    """
+    go, ask = tmp_path / "go", tmp_path / "ask"
+    on_host = pb.NamespaceOption(network=pb.NODE)
+    config = make_pod(world, linux=pod_linux(namespace_options=on_host, privileged=True), hostname="")
+    daemon = await asyncio.to_thread(Pod, world, config)
+    # The machine's Python; nothing of what is mounted later comes in but by the folder of the pins.
+    parts = {"/usr", "/lib", "/lib64", sys.base_prefix, str(ROOT), str(tmp_path), str(world.socket)}
+    mounts = [pb.Mount(host_path=part, container_path=part, readonly=part != str(world.socket)) for part in parts]
+    hosts = pb.PROPAGATION_HOST_TO_CONTAINER
+    mounts.append(pb.Mount(host_path=str(world.pins), container_path=str(world.pins), propagation=hosts))
+    command = [sys.executable, "-c", DAEMON, str(ask), world.endpoint]
+    envs = [pb.KeyValue(key="PYTHONPATH", value=str(ROOT).encode())]
+    container_id = await asyncio.to_thread(
+        daemon.start,
+        make_container(
+            "daemon",
+            command=command,
+            envs=envs,
+            mounts=mounts,
+            linux=linux(namespace_options=on_host, privileged=True),
+        ),
+    )
+    log = Path((await asyncio.to_thread(container_status, world, container_id)).log_path)
+    await asyncio.to_thread(until, lambda: log.exists() and "up" in read_log(log), "the daemon")
+    tally.script(ADD={"until": str(go)})
+    config = make_pod(world)
+    async with AsyncCRIClient(world.endpoint) as client:
+        task = asyncio.ensure_future(_code(client.RunPodSandbox(pb.RunPodSandboxRequest(config=config), timeout=CALL)))
+        (add,) = await asyncio.to_thread(until, lambda: tally.calls("ADD"), "ADD")
+        sandbox_id = add.environment["CNI_CONTAINERID"]
+        draft = tmp_path / "draft"
+        draft.write_text(json.dumps({"netns": add.environment["CNI_NETNS"], "id": sandbox_id}))
+        draft.rename(ask)
+        status = await asyncio.to_thread(daemon.ended, container_id)
+        go.touch()
+        assert await task is None
+    said = read_log(log)
+    assert status.exit_code == 0, said
+    told = json.loads(said.splitlines()[-1])
+    assert told["another"]
+    assert told["links"] >= 2, "lo and the pod's own"
+    assert told["name"] == config.metadata.name
+    assert set(told["listed"]) == {daemon.id, sandbox_id}
+    assert told["containers"] == 1
 
 
 async def _code(call: object) -> grpc.StatusCode | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import urllib.request
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -26,3 +27,16 @@ def settles(look: Callable[[], list[str]], limit: float = 20.0) -> list[str]:
             return found
         time.sleep(0.05)
     return []
+
+
+def fetch(url: str) -> str:
+    """A page, once somebody serves it."""
+
+    def get() -> str:
+        try:
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                return str(answer.read().decode())
+        except OSError:
+            return ""
+
+    return until(get, url)

@@ -12,6 +12,7 @@ from cni import CNI, Attachment, Invoker, parse_conflist, parse_result
 from cni.errors import (
     AttachmentError,
     CNIError,
+    IncompatibleVersions,
     InvocationFailed,
     PluginCrashed,
     PluginError,
@@ -187,3 +188,24 @@ def test_what_cni_cannot_carry_is_refused(bad):
 async def test_add_needs_a_namespace():
     with pytest.raises(CNIError):
         await CNI(FakeInvoker()).add(network(), Attachment(container_id="c1", ifname="eth0", netns=""))
+
+
+def speaks(*versions: str) -> bytes:
+    return json.dumps({"cniVersion": "1.0.0", "supportedVersions": versions}).encode()
+
+
+async def test_the_newest_version_that_all_plugins_speak_is_chosen():
+    invoker = FakeInvoker(a_VERSION=speaks("0.4.0", "1.0.0", "1.1.0"), b_VERSION=speaks("0.3.1", "0.4.0", "1.0.0"))
+    offered = network("1.1.0", "a", "b", "a", cniVersions=["0.4.0", "1.0.0", "1.1.0"])
+    assert offered.cni_version == "1.1.0"
+    chosen = await CNI(invoker).negotiate(offered)
+    assert chosen.cni_version == "1.0.0"
+    assert chosen.plugins == offered.plugins
+    assert parse_conflist(chosen.text) == chosen
+    assert invoker.asked == [("a", "VERSION"), ("b", "VERSION")]
+
+
+async def test_plugins_that_speak_nothing_that_is_offered_are_named():
+    invoker = FakeInvoker(a_VERSION=speaks("0.4.0"), b_VERSION=speaks("1.0.0"))
+    with pytest.raises(IncompatibleVersions, match=r"offers CNI 1\.0\.0, but a speaks 0\.4\.0; b speaks 1\.0\.0"):
+        await CNI(invoker).negotiate(network("1.0.0", "a", "b"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -60,7 +61,7 @@ def test_new():
     assert json.loads(result.text) == NEW
 
 
-@pytest.mark.parametrize("version", versions.SUPPORTED)
+@pytest.mark.parametrize("version", [one for one in versions.SUPPORTED if versions.has_interfaces(one)])
 @pytest.mark.parametrize("source", [OLD, NEW], ids=["old", "new"])
 def test_conversion_there_and_back_says_the_same(source, version):
     result = parse_result(json.dumps(source), source["cniVersion"])
@@ -141,3 +142,43 @@ def test_any_object_is_read_or_refused(raw):
         return
     for version in versions.SUPPORTED:
         parse_result(convert(result, version).text, version)
+
+
+TWO = {
+    "cniVersion": "0.2.0",
+    "ip4": {
+        "ip": "10.1.0.5/16",
+        "gateway": "10.1.0.1",
+        "routes": [{"dst": "0.0.0.0/0"}, {"dst": "192.0.2.0/24", "gw": "10.1.0.9"}],
+    },
+    "ip6": {"ip": "fd00::5/64"},
+    "dns": {"nameservers": ["10.1.0.1"], "search": ["example"]},
+}
+
+
+@pytest.mark.parametrize("version", versions.SUPPORTED)
+def test_what_came_before_interfaces_and_back(version):
+    """0.1.0 and 0.2.0 know one address of each family."""
+    result = parse_result(json.dumps(TWO), "0.2.0")
+    assert result.addresses("eth0") == ("10.1.0.5", "fd00::5")
+    assert [(route.dst, route.gw) for route in result.routes] == [("0.0.0.0/0", ""), ("192.0.2.0/24", "10.1.0.9")]
+    converted = convert(result, version)
+    assert convert(parse_result(converted.text, version), "0.2.0").raw == TWO
+
+
+def test_the_first_address_of_each_family_is_told_before_0_3_0():
+    source = {"cniVersion": "1.0.0", "ips": [{"address": f"10.0.0.{n}/8"} for n in (1, 2)], "routes": [{"dst": "::/0"}]}
+    assert parse_result(json.dumps(source), "0.1.0").raw == {"cniVersion": "0.1.0", "ip4": {"ip": "10.0.0.1/8"}}
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ({"ip4": 5}, "ip4: must be an object"),
+        ({"ip4": {}}, "ips[0].address: must be a string"),
+        ({"ip4": {"ip": "10.0.0.1/8", "routes": [5]}}, "ip4.routes[0]: must be an object"),
+    ],
+)
+def test_bad_results_from_before_0_3_0(source, reason):
+    with pytest.raises(ResultError, match=re.escape(reason)):
+        parse_result(json.dumps(source), "0.2.0")

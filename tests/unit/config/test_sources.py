@@ -64,7 +64,7 @@ def test_everything_wrong_is_told_at_once_with_source_key_and_what_is_allowed(fi
     told = problems({"log_spool_files": "1000", "lisen": "x"}, {"CRISHIM_KILL_WAIT": "soon", "CRISHIM_FOO": "1"}, file)
     expected = [
         (f"file {file}: enigne: there is no such setting. Did you mean engine? There are: listen, engine,", ""),
-        (f"file {file}: network: 'calico' is not allowed: must be 'auto', 'embedded', 'cni' or 'none'", ""),
+        (f"file {file}: network: 'calico' is not allowed: must be one of the networks that are", ""),
         (f"file {file}: listen: {{'x': 1}} is not allowed: ", "string"),
         ("environment CRISHIM_KILL_WAIT: 'soon' is not allowed: ", "number"),
         ("environment CRISHIM_FOO: there is no such setting. There are: CRISHIM_LISTEN, CRISHIM_ENGINE,", ""),

@@ -117,7 +117,7 @@ async def test_cancellation_is_delivered_when_the_thread_has_ended():
         go.wait(10)
         ended.append(True)
 
-    task = asyncio.create_task(netns._in_thread(work, "test"))
+    task = asyncio.create_task(netns.in_thread(work, "test"))
     await asyncio.to_thread(entered.wait, 10)
     task.cancel()
     done, _ = await asyncio.wait([task], timeout=0)
@@ -129,10 +129,10 @@ async def test_cancellation_is_delivered_when_the_thread_has_ended():
 
 
 async def test_answers_and_errors_of_the_thread_pass_through():
-    assert await netns._in_thread(lambda: 7, "test") == 7
+    assert await netns.in_thread(lambda: 7, "test") == 7
 
     def fail() -> None:
         raise KeyError("x")
 
     with pytest.raises(KeyError):
-        await netns._in_thread(fail, "test")
+        await netns.in_thread(fail, "test")

@@ -11,7 +11,7 @@ import pytest
 
 from crishim.errors import InvalidArgument, NetworkFailed, NetworkNotReady, Unimplemented, UnsupportedField
 from crishim.model import PortMapping
-from crishim.network.api import Attached, NetworkStatus, PodAttachment
+from crishim.network.api import Attached, NetworkStatus, PodAttachment, PodNetwork
 from crishim.network.memory import NetworkMemory
 from crishim.network.select import make_network
 
@@ -25,7 +25,7 @@ def conf(tmp_path: Path) -> Path:
     return tmp_path / "conf"
 
 
-def make(conf: Path, choice: str = "auto"):
+def make(conf: Path, choice: str = "auto") -> PodNetwork:
     return make_network(
         choice, conf_dir=str(conf), bin_dirs=[str(conf.parent / "bin")], state_dir=str(conf.parent / "state")
     )
@@ -39,9 +39,9 @@ def install(conf: Path, name: str = "10-net.conflist", plugin: str = "bridge", *
     path.chmod(0o755)
 
 
-def test_embedded_is_refused_by_name(conf):
-    with pytest.raises(Unimplemented, match="'embedded' is not built into this version: choose cni, none or auto"):
-        make(conf, "embedded")
+def test_a_network_that_is_not_installed_is_refused_by_name(conf):
+    with pytest.raises(Unimplemented, match="no network 'overlay': choose auto, cni, embedded, none"):
+        make(conf, "overlay")
 
 
 async def test_none(conf):
@@ -77,19 +77,56 @@ def test_an_empty_folder_is_not_ready_with_the_reason(conf):
 
 
 def test_auto_says_what_it_waits_for(conf):
-    assert "install one, or choose another network" in make(conf).status().message
+    """It never serves addresses of its own on a node that has, ever had, or prepares for a cluster network."""
+    alone = make(conf)
+    assert (alone.name, alone.status(), alone.plan(POD).backend) == ("embedded", NetworkStatus(True), "embedded")
     (conf.parent / "bin" / "bridge").touch()
-    assert "bin holds plugins, so this node waits" in make(conf).status().message
+    assert alone.name == "cni"
+    assert alone.status().reason == "NetworkConfigMissing"
+    assert "bin holds plugins, so this node waits" in alone.status().message
     install(conf)
     assert make(conf).status().ready
     (conf / "10-net.conflist").unlink()
-    message = make(conf).status().message  # a later process: it is in the state folder
-    assert "there was one" in message
-    assert "10-net.conflist" in message
+    (conf.parent / "bin" / "bridge").unlink()
+    later = make(conf)  # a later process: it is in the state folder
+    assert "there was one" in later.status().message
+    assert "10-net.conflist" in later.status().message
+    with pytest.raises(NetworkNotReady):
+        later.plan(POD)
+
+
+def test_auto_takes_a_broken_configuration_for_a_cluster_s(conf):
+    (conf / "05-x.conflist").write_text("{")
+    assert make(conf).status().reason == "NetworkConfigInvalid"
+
+
+@pytest.mark.parametrize("bad", ["10.0.0.0/31", "10.0.0.0/8,10.9.0.0/16", "", "all"])
+def test_ranges_that_cannot_be_used_are_refused(conf, bad):
+    with pytest.raises(InvalidArgument):
+        make_network("embedded", conf_dir=str(conf), bin_dirs=[], pod_cidr=bad)
+
+
+def test_the_kubelet_s_range_goes_before_ours(conf):
+    network = make(conf, "embedded")
+    network.set_pod_cidr("10.244.1.0/24,fd00:1::/64")
+    network.set_pod_cidr("")
+    ranges = json.loads(make(conf, "embedded").plan(POD).config)["plugins"][0]["ipam"]["ranges"]
+    assert ranges == [[{"subnet": "10.244.1.0/24"}], [{"subnet": "fd00:1::/64"}]]
+
+
+def test_a_plan_has_only_the_plugins_that_the_pod_asks_for(conf):
+    def types(pod: PodAttachment) -> list[str]:
+        return [plugin["type"] for plugin in json.loads(make(conf, "embedded").plan(pod).config)["plugins"]]
+
+    port = replace(POD, port_mappings=(PortMapping(container_port=80, host_port=8080),))
+    assert types(POD) == ["bridge"]
+    assert types(port) == ["bridge", "portmap"]
+    limited = replace(port, annotations={"kubernetes.io/ingress-bandwidth": "1M"})
+    assert types(limited) == ["bridge", "portmap", "bandwidth"]
 
 
 def test_the_folder_is_watched(conf):
-    network = make(conf)
+    network = make(conf, "cni")
     assert not network.status().ready
     install(conf, "20-b.conflist")
     assert network.status() == NetworkStatus(True)
@@ -147,7 +184,7 @@ def test_only_declared_capabilities_are_in_the_plan(conf):
 
 def test_a_link_that_leads_nowhere_hides_no_network_that_comes_later(conf):
     (conf / "00-gone.conflist").symlink_to(conf / "nowhere")
-    network = make(conf)
+    network = make(conf, "cni")
     assert not network.status().ready
     install(conf)
     assert network.status() == NetworkStatus(True)
@@ -156,8 +193,8 @@ def test_a_link_that_leads_nowhere_hides_no_network_that_comes_later(conf):
 async def test_records_of_unknown_backends_are_not_lost(conf):
     network = make(conf)
     for verb in (network.detach, network.check, network.attach):
-        with pytest.raises(NetworkFailed, match="'embedded', which this version lacks"):
-            await verb(POD, Attached(backend="embedded"))
+        with pytest.raises(NetworkFailed, match="'overlay', which is missing"):
+            await verb(POD, Attached(backend="overlay"))
 
 
 async def test_nothing_known_nothing_done(conf):
