@@ -232,7 +232,7 @@ async def furnish(pid: int, path: str, owner: str, sysctls: Mapping[str, str], a
         _enable_ipv6(path, settings)
         return True
 
-    return await _in_thread(work, "furnish")
+    return await in_thread(work, "furnish")
 
 
 async def unpin(path: str) -> None:
