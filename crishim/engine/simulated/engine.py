@@ -1,23 +1,22 @@
-"""The simulated engine: the interface on top, then what a test does to it behind its callers' back."""
+"""The simulated engine: what it does as an engine. What a test does to it is in `controls`."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 from crishim.engine.api import Engine
 from crishim.engine.simulated.clock import Clock, RealClock
 from crishim.engine.simulated.container import SimulatedContainer
+from crishim.engine.simulated.controls import Controls
 from crishim.engine.simulated.events import Listener
 from crishim.engine.simulated.exec import SimulatedAttachment, SimulatedExec, need_running
 from crishim.engine.simulated.facts import default_facts
-from crishim.engine.simulated.faults import Fault, Match, Scripted
+from crishim.engine.simulated.faults import Fault
 from crishim.engine.simulated.gate import Gate
-from crishim.engine.simulated.images import ImageStore, default_files, default_images, familiar, made_up
+from crishim.engine.simulated.images import default_files, default_images, familiar, made_up
 from crishim.engine.simulated.machine import Machine
 from crishim.engine.simulated.program import DEFAULT_MISSING
 from crishim.engine.values import (
@@ -31,11 +30,8 @@ from crishim.engine.values import (
     PullProgress,
     RegistryAuth,
 )
-from crishim.errors import EngineConflict, EngineError, EngineNotFound, Kind
+from crishim.errors import EngineError, EngineNotFound, Kind
 from crishim.model.streams import TerminalSize, WantedStreams
-
-EXEC_CALLS = frozenset({"exec_start", "exec_inspect", "exec_kill", "resize"})
-"""What an exec asks of the engine once it is prepared, as `calls` counts it and `script` strikes it."""
 
 
 def _below(paths: Iterable[str], folder: str) -> set[str]:
@@ -44,7 +40,7 @@ def _below(paths: Iterable[str], folder: str) -> set[str]:
     return {path.removeprefix(top) for path in paths if path == top or path.startswith(f"{top}/")}
 
 
-class SimulatedEngine(Engine):
+class SimulatedEngine(Controls, Engine):
     """An engine in memory. All arguments have defaults.
 
     `clock`: where time comes from (the machine's). `images`: what is there at the start (a shell and a pause image).
@@ -71,8 +67,7 @@ class SimulatedEngine(Engine):
         """Files that containers are found to have, by image id and absolute path."""
         self.pulls_under_way = 0
         """How many pulls were begun and not left."""
-        self._gate = Gate(self.clock)
-        self._machine = Machine(
+        machine = Machine(
             self.clock,
             default_images() if images is None else images,
             runtimes=self.facts.runtimes,
@@ -80,13 +75,11 @@ class SimulatedEngine(Engine):
             missing=tuple(missing),
             root=root,
         )
-        self._closed = False
+        super().__init__(Gate(self.clock), machine)
 
     def __repr__(self) -> str:
         state = "up" if self._gate.up else "down"
         return f"<SimulatedEngine {state} containers={len(self._machine.containers)} images={len(self.images)}>"
-
-    # --- What an engine does -----------------------------------------------------------------------------------------
 
     async def connect(self) -> EngineFacts:
         """The facts given at construction."""
@@ -323,104 +316,3 @@ class SimulatedEngine(Engine):
         """Close for good."""
         self._closed = True
         self.go_down("the simulated engine's connections were closed")
-
-    # --- What happens to it ------------------------------------------------------------------------------------------
-
-    @property
-    def images(self) -> ImageStore:
-        """The image store, for looking and for putting images in; no call is counted and no event told."""
-        return self._machine.images
-
-    @property
-    def calls(self) -> Counter[str]:
-        """How often each method of the interface was called; may be cleared."""
-        return self._gate.calls
-
-    @property
-    def hanging(self) -> int:
-        """How many calls hang by the script at this moment."""
-        return self._gate.hanging
-
-    @property
-    def execs(self) -> int:
-        """How many execs run."""
-        return sum(len(container.execs) for container in self._machine.containers.values())
-
-    @property
-    def attached(self) -> int:
-        """How many connections to containers' streams are open."""
-        return sum(len(container.attached) for container in self._machine.containers.values())
-
-    @property
-    def listening(self) -> int:
-        """How many event streams are open."""
-        return len(self._machine.hub.listeners)
-
-    @property
-    def containers(self) -> tuple[EngineContainer, ...]:
-        """All containers as they are, the oldest first; no call is counted."""
-        return tuple(container.view() for container in self._machine.containers.values())
-
-    async def called(self, method: str, count: int = 1) -> None:
-        """Return once a method was called `count` times: a test's way to act in the middle of a call."""
-        await self._gate.called(method, count)
-
-    def script(self, method: str, fault: Fault, *, times: int | None = 1, match: Match | None = None) -> Scripted:
-        """Let a fault strike the next `times` calls of a method (None: all) for whose arguments `match` is true.
-
-        Returns the line, which counts its hits and can be cancelled. ValueError: the interface has no such method.
-        """
-        if not callable(getattr(Engine, method, None)) and method not in EXEC_CALLS:
-            raise ValueError(f"an engine has no method {method!r}")
-        return self._gate.script.add(method, fault, times, match)
-
-    def go_down(self, reason: str = "cannot connect to the simulated engine", *, containers_die: bool = False) -> None:
-        """Become unreachable: calls under way and streams break, new calls are refused.
-
-        Containers run on, as with live restore, or die with the engine.
-        """
-        self._gate.shut(reason)
-        self._machine.hub.break_all(reason)
-        if containers_die:
-            for container in tuple(self._machine.containers.values()):
-                if container.running:
-                    self._machine.end(container, 137)
-
-    def come_back(self) -> None:
-        """Be reachable again, with all containers and images."""
-        if self._closed:
-            raise RuntimeError("closed for good")
-        self._gate.reopen()
-
-    def restart_container(self, id_or_name: str) -> None:
-        """What `docker restart` does: the program ends and another process begins."""
-        self._machine.restart(self._machine.find(id_or_name))
-
-    def vanish(self, id_or_name: str) -> None:
-        """What `docker rm -f` does. To let it go unseen, drop events first."""
-        self._machine.remove(self._machine.find(id_or_name))
-
-    def finish(self, id_or_name: str, exit_code: int = 0, *, oom_killed: bool = False) -> None:
-        """Let a running container's program end by itself."""
-        container = self._machine.find(id_or_name)
-        if not container.running:
-            raise EngineConflict(f"container {container.id} is not running", container=container.id)
-        self._machine.end(container, exit_code, oom_killed=oom_killed)
-
-    def say(self, id_or_name: str, data: bytes, stream: str = "stdout") -> None:
-        """Let a running container's program print something, to `stdout` or `stderr`."""
-        container = self._machine.find(id_or_name)
-        if not container.running:
-            raise EngineConflict(f"container {container.id} is not running", container=container.id)
-        self._machine.say(container, data, stream)
-
-    def keep_log_with(self, id_or_name: str, driver: str) -> None:
-        """Let a container's output be kept as it is with another log driver than json-file: `none` keeps nothing, any
-        other one keeps it where only `read_log` finds it. For one that has not printed anything."""
-        container = self._machine.find(id_or_name)
-        container.shown = replace(container.shown, log_driver=driver)
-        container.changed()
-
-    def drop_events(self, count: int) -> None:
-        """Lose the next events: no listener sees them."""
-        self._machine.hub.to_drop += count
