@@ -3,6 +3,9 @@
 What the container receives (`ingress`) is queued where the host's end of its pair sends it.  What it sends (`egress`)
 the host's end receives, and what is received cannot be queued: it is redirected to an intermediate functional block
 (ifb), which sends it on.  Rates, names and queues are the reference plugin's.
+
+Shaping is pyroute2's work, loaded when there is a limit to set or to check.  What runs for pods without one, DEL and GC
+too, does not need it.
 """
 
 from __future__ import annotations
@@ -11,14 +14,18 @@ import contextlib
 import errno
 import hashlib
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from cni import results
 from cni.errors import Code
 from cni.plugins import marks, netns
 from cni.plugins.api import Call, CallFailed, Plugin
 from cni.plugins.options import STANDARD, Reader, invalid
-from cni.plugins.rtnl import Route, link, qdisc
+from cni.plugins.rtnl import Route, link
 from cni.results import Interface, Result
+
+if TYPE_CHECKING:
+    from cni.plugins.bandwidth.shaping import Shaping
 
 _LATENCY = 0.025  # seconds that a packet waits at most
 _BURST_AT_MOST = (1 << 32) * 8 - 8  # bits; the kernel counts bytes in 32 bits
@@ -84,18 +91,22 @@ class Bandwidth(Plugin):
             raise CallFailed(Code.INVALID_CONFIG, "prevResult: bandwidth comes after another plugin")
         if not options.any:
             return call.prev_result
+        from cni.plugins.bandwidth.shaping import Shaping  # late: it loads pyroute2
+
         result = call.prev_result
-        with contextlib.ExitStack() as undo, Route() as here:
-            pair = _host_end(here, call, call.prev_result)
+        pair = _host_end(call, call.prev_result)
+        with Shaping() as shaping, contextlib.ExitStack() as undo:
             if options.ingress.rate:
-                here.change([_bucket(pair.index, options.ingress)])
-                undo.callback(_undo, here, qdisc.delete_root(pair.index))
+                _limit_link(shaping, pair.index, options.ingress)
+                undo.callback(shaping.unlimit, pair.index)
             call.goes_on()
             if options.egress.rate:
-                ifb = _make_ifb(here, undo, call, pair.mtu)
-                here.change([_bucket(ifb.index, options.egress), qdisc.new_ingress(pair.index)])
-                undo.callback(_undo, here, qdisc.delete_ingress(pair.index))
-                here.change([qdisc.redirect(pair.index, ifb.index)])
+                name = ifb_name(call.network, call.container_id)
+                undo.callback(shaping.take_ifb, name)
+                ifb = shaping.make_ifb(name, pair.mtu, marks.make(call.network, call.container_id, call.ifname))
+                _limit_link(shaping, ifb.index, options.egress)
+                shaping.redirect(pair.index, ifb.index)
+                undo.callback(shaping.stop_redirecting, pair.index)
                 made = Interface(name=ifb.name, mac=ifb.mac)
                 result = results.make(
                     call.version,
@@ -112,16 +123,18 @@ class Bandwidth(Plugin):
         options = read_options(call)
         if not options.any or call.prev_result is None:
             return
-        with Route() as here:
-            pair = _host_end(here, call, call.prev_result)
+        from cni.plugins.bandwidth.shaping import Shaping
+
+        pair = _host_end(call, call.prev_result)
+        with Shaping() as shaping:
             if options.ingress.rate:
-                _check_bucket(here, pair, options.ingress)
+                _check_rate(shaping, pair.index, pair.name, options.ingress)
             if options.egress.rate:
-                ifb = link.find(here, ifb_name(call.network, call.container_id))
+                ifb = shaping.ifb(ifb_name(call.network, call.container_id))
                 if ifb is None or not ifb.up:
                     raise CallFailed(Code.IO_FAILURE, "the link that queues what the container sends is gone or down")
-                _check_bucket(here, ifb, options.egress)
-                if not qdisc.redirects(here, pair.index):
+                _check_rate(shaping, ifb.index, ifb.name, options.egress)
+                if not shaping.redirects(pair.index):
                     raise CallFailed(Code.IO_FAILURE, f"what {pair.name} receives is not redirected to {ifb.name}")
 
     def delete(self, call: Call) -> None:
@@ -144,43 +157,27 @@ class Bandwidth(Plugin):
         read_options(call)
 
 
-def _host_end(here: Route, call: Call, result: Result) -> link.Link:
+def _host_end(call: Call, result: Result) -> link.Link:
     """Return the host's end of the container's pair; it must be in the result.  Raises CallFailed."""
     with netns.opened(call.netns) as namespace, netns.entered(namespace, call.netns), Route() as inside:
         end = link.find(inside, call.ifname)
     if end is None or end.kind != "veth":
         raise CallFailed(Code.INVALID_CONFIG, f"{call.ifname} in {call.netns} is no end of a veth pair")
-    for interface in result.interfaces:
-        if not interface.sandbox and (found := link.find(here, interface.name)) and found.index == end.peer:
-            return found
+    with Route() as here:
+        for interface in result.interfaces:
+            if not interface.sandbox and (found := link.find(here, interface.name)) and found.index == end.peer:
+                return found
     raise CallFailed(Code.INVALID_CONFIG, f"prevResult: does not tell the host's end of {call.ifname}")
 
 
-def _make_ifb(here: Route, undo: contextlib.ExitStack, call: Call, mtu: int) -> link.Link:
-    name = ifb_name(call.network, call.container_id)
-    if not here.change_unless(link.new_ifb(name, mtu), errno.EEXIST):  # of an ADD that nobody saw end
-        here.change([link.delete_named(name), link.new_ifb(name, mtu)])
-    undo.callback(_undo, here, link.delete_named(name))
-    here.change([link.set_alias(name, marks.make(call.network, call.container_id, call.ifname))])
-    ifb = link.find(here, name)
-    if ifb is None:
-        raise CallFailed(Code.TRY_AGAIN_LATER, f"{name} was taken away as soon as it was made")
-    return ifb
-
-
-def _bucket(index: int, limit: Limit) -> tuple[int, int, bytes]:
+def _limit_link(shaping: Shaping, index: int, limit: Limit) -> None:
     rate, burst = limit.rate // 8, limit.burst // 8
-    return qdisc.new_token_bucket(index, rate, burst, int(rate * _LATENCY) + burst)
+    shaping.limit(index, rate, burst, int(rate * _LATENCY) + burst)
 
 
-def _check_bucket(here: Route, of: link.Link, limit: Limit) -> None:
-    bucket = qdisc.token_bucket(here, of.index)
-    if bucket is None or bucket.rate != limit.rate // 8:
-        raise CallFailed(Code.IO_FAILURE, f"{of.name} is not limited to {limit.rate} bits per second")
-
-
-def _undo(here: Route, request: tuple[int, int, bytes]) -> None:
-    here.change_unless(request, errno.ENODEV, errno.ENOENT, errno.EINVAL)
+def _check_rate(shaping: Shaping, index: int, name: str, limit: Limit) -> None:
+    if shaping.rate(index) != limit.rate // 8:
+        raise CallFailed(Code.IO_FAILURE, f"{name} is not limited to {limit.rate} bits per second")
 
 
 def _take_away(index: int) -> None:

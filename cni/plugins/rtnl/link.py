@@ -1,4 +1,4 @@
-"""Links: bridges, veth pairs, intermediate functional blocks, and bridge ports."""
+"""Links: bridges, veth pairs, and bridge ports."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ _ADDRESS, _IFNAME, _MTU, _MASTER, _PROTINFO, _LINKINFO, _IFALIAS, _AF_SPEC, _NET
     28,
     29,
 )
-_TXQLEN = 13
 _LINK = 5
 _INFO_KIND, _INFO_DATA, _INFO_SLAVE_KIND, _INFO_SLAVE_DATA = 1, 2, 4, 5
 _VETH_INFO_PEER = 1
@@ -144,23 +143,12 @@ def new_veth(name: str, mac: str, master: int, peer: str, peer_mac: str, netns: 
     return _NEWLINK, NLM_F_CREATE | NLM_F_EXCL, _info() + b"".join(parts)
 
 
-def new_ifb(name: str, mtu: int) -> Request:
-    """Make an intermediate functional block, up: a link whose queue shapes what is redirected to it."""
-    parts = [text(_IFNAME, name), _mtu(mtu), u32(_TXQLEN, 1000), nested(_LINKINFO, text(_INFO_KIND, "ifb"))]
-    return _NEWLINK, NLM_F_CREATE | NLM_F_EXCL, _info(_UP) + b"".join(parts)
-
-
 def set_up_port(name: str, alias: str, port: Port) -> Request:
     """Set how the bridge's port `name` behaves, mark it with `alias`, and put it up without an IPv6 address."""
     data = nested(_INFO_SLAVE_DATA, u8(_PORT_HAIRPIN, port.hairpin), u8(_PORT_ISOLATED, port.isolated))
     parts = [text(_IFNAME, name), text(_IFALIAS, alias), nested(_LINKINFO, text(_INFO_SLAVE_KIND, "bridge"), data)]
     parts.append(nested(_AF_SPEC, nested(_AF_INET6, u8(_INET6_ADDR_GEN_MODE, _ADDR_GEN_NONE))))
     return _NEWLINK, 0, _info(_UP) + b"".join(parts)
-
-
-def set_alias(name: str, alias: str) -> Request:
-    """Mark a link."""
-    return _SETLINK, 0, _info() + text(_IFNAME, name) + text(_IFALIAS, alias)
 
 
 def set_up(index: int) -> Request:
