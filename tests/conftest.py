@@ -22,7 +22,9 @@ from tests.env.registry import Registry
 ROOT = Path(__file__).resolve().parents[1]
 
 # No test asserts a speed: a busy machine makes neither an example nor their making a failure.
-hypothesis.settings.register_profile("crishim", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.register_profile(
+    "crishim", hypothesis.settings(), deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("crishim")
 
 
