@@ -6,7 +6,6 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 from crishim.engine.api import Engine
@@ -17,9 +16,9 @@ from crishim.engine.simulated.facts import default_facts
 from crishim.engine.simulated.faults import Fault, Match, Scripted
 from crishim.engine.simulated.gate import Gate
 from crishim.engine.simulated.images import ImageStore, default_images, familiar, made_up
-from crishim.engine.simulated.logs import read_log
 from crishim.engine.simulated.machine import Machine
 from crishim.engine.simulated.program import DEFAULT_MISSING
+from crishim.engine.simulated.reading import read_log
 from crishim.engine.values import (
     ContainerSpec,
     EngineContainer,
@@ -360,11 +359,8 @@ class SimulatedEngine(Engine):
         self._machine.say(container, data, stream)
 
     def keep_log_with(self, id_or_name: str, driver: str) -> None:
-        """Let a container's output be kept as it is with another log driver than json-file: `none` keeps nothing, any
-        other one keeps it where only `read_log` finds it. For one that has not printed anything."""
-        container = self._machine.find(id_or_name)
-        container.shown = replace(container.shown, log_driver=driver)
-        container.changed()
+        """Keep what a new container prints as a log driver does: `none` not, any but json-file for `read_log` alone."""
+        self._machine.find(id_or_name).keep_log_with(driver)
 
     def drop_events(self, count: int) -> None:
         """Lose the next events: no listener sees them."""
