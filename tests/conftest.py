@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from tests.conformance import not_run
@@ -19,6 +20,12 @@ from tests.env.engine import TestEngine
 from tests.env.registry import Registry
 
 ROOT = Path(__file__).resolve().parents[1]
+
+# No test asserts a speed: a busy machine makes neither an example nor their making a failure.
+hypothesis.settings.register_profile(
+    "crishim", hypothesis.settings(), deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("crishim")
 
 
 def pytest_configure(config: pytest.Config) -> None:

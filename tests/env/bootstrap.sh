@@ -123,6 +123,7 @@ packages() {
     ensure gcc gcc libc6-dev
     ensure ip iproute2
     ensure iptables iptables # CNI's portmap, and bridge with ipMasq
+    ensure nft nftables # the tests look at the rules with it
     [ -x /usr/lib/cni/bridge ] || install "CNI's reference plugins" containernetworking-plugins
     image
     unpack docker-registry "a registry on loopback"

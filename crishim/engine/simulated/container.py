@@ -105,6 +105,11 @@ class SimulatedContainer:
             )
         return self._view
 
+    def keep_log_with(self, driver: str) -> None:
+        """Its output is kept by this log driver from now on."""
+        self.shown = dataclasses.replace(self.shown, log_driver=driver)
+        self.changed()
+
     def changed(self) -> None:
         """Say that a field was set, so that the next view is made anew."""
         self._view = None

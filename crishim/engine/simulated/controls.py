@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 from crishim.engine.api import Engine
 from crishim.engine.simulated.faults import Fault, Match, Scripted
@@ -114,11 +113,8 @@ class Controls:
         self._machine.say(container, data, stream)
 
     def keep_log_with(self, id_or_name: str, driver: str) -> None:
-        """Let a container's output be kept as it is with another log driver than json-file: `none` keeps nothing, any
-        other one keeps it where only `read_log` finds it. For one that has not printed anything."""
-        container = self._machine.find(id_or_name)
-        container.shown = replace(container.shown, log_driver=driver)
-        container.changed()
+        """Keep what a new container prints as a log driver does: `none` not, any but json-file for `read_log` alone."""
+        self._machine.find(id_or_name).keep_log_with(driver)
 
     def drop_events(self, count: int) -> None:
         """Lose the next events: no listener sees them."""

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from crishim.engine.api import Engine
 from crishim.engine.simulated.clock import Clock, RealClock
-from crishim.engine.simulated.container import SimulatedContainer
 from crishim.engine.simulated.controls import Controls
 from crishim.engine.simulated.events import Listener
 from crishim.engine.simulated.exec import SimulatedAttachment, SimulatedExec, need_running
@@ -19,6 +18,7 @@ from crishim.engine.simulated.gate import Gate
 from crishim.engine.simulated.images import default_files, default_images, familiar, made_up
 from crishim.engine.simulated.machine import Machine
 from crishim.engine.simulated.program import DEFAULT_MISSING
+from crishim.engine.simulated.reading import read_log
 from crishim.engine.values import (
     ContainerSpec,
     EngineContainer,
@@ -212,34 +212,11 @@ class SimulatedEngine(Controls, Engine):
                 await attachment.close()
             raise
 
-    @asynccontextmanager
-    async def read_log(
+    def read_log(
         self, container_id: str, since: int, *, tty: bool
-    ) -> AsyncGenerator[AsyncIterator[Sequence[LogEntry]], None]:
+    ) -> AbstractAsyncContextManager[AsyncIterator[Sequence[LogEntry]]]:
         """What a container printed; of files that were deleted while it is read, as many entries are passed over."""
-        find, log = self._machine.find, self._machine.log
-        await self._gate.answer("read_log", lambda: log(find(container_id)), container_id, since, kwargs={"tty": tty})
-        stream = self._read_on(find(container_id), since)
-        yield stream
-        await stream.aclose()
-
-    async def _read_on(self, container: SimulatedContainer, since: int) -> AsyncGenerator[Sequence[LogEntry], None]:
-        done = 0
-        while True:
-            self._gate.check()
-            ended, found = not container.running, self._machine.log(container)[done:]
-            done += len(found)
-            if wanted := [entry for entry in found if entry.time >= since]:
-                yield wanted
-            elif ended:
-                return
-            else:
-                reader: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                container.readers.add(reader)
-                try:
-                    await self._gate.hold(reader)
-                finally:
-                    container.readers.discard(reader)
+        return read_log(self._gate, self._machine, container_id, since, tty=tty)
 
     async def list_images(self) -> Sequence[EngineImage]:
         """All images."""

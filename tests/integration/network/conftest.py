@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from crishim.network import mounts, netns
+from crishim.network.embedded.backend import EmbeddedNetwork
+from tests.integration.network.node import Node
 
 
 @pytest.fixture
@@ -57,3 +59,30 @@ async def pinned(holder: Callable[[], subprocess.Popen[bytes]], pin_dir: str) ->
     process.kill()
     process.wait()
     return path
+
+
+@pytest.fixture
+def node(tmp_path: Path, holder: Callable[[], subprocess.Popen[bytes]], pin_dir: str) -> Iterator[Node]:
+    pins = []
+    for number in range(3):
+        pins.append(netns.pin_path(pin_dir, f"pod{number}"))
+        netns.pin_sync(holder().pid, pins[-1])
+    node = Node(tmp_path, pins)
+    yield node
+    for server in node.servers:
+        server.kill()
+        server.wait()
+        assert server.stdout is not None
+        server.stdout.close()
+    for flavour in ("nft", "legacy"):
+        for command in ("-P FORWARD ACCEPT", "-F FORWARD", "-F DOCKER-USER", "-X DOCKER-USER"):
+            subprocess.run([f"iptables-{flavour}", *command.split()], capture_output=True, check=False)
+    subprocess.run(["ip", "link", "delete", "crishim0"], capture_output=True, check=False)
+
+
+@pytest.fixture
+async def network(node: Node) -> AsyncIterator[EmbeddedNetwork]:
+    network = node.network()
+    await network.start()
+    yield network
+    await network.close()

@@ -318,6 +318,7 @@ async def test_cancelled_at_random_moments_nothing_is_left(world: World, pinned:
         except TimeoutError:
             await network.detach(pod(pinned), planned)
         assert (world.taken(), veths()) == ([], [])
+    await network.close()
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 

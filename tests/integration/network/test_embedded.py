@@ -1,17 +1,16 @@
-"""The embedded network in real namespaces: foreign FORWARD chains, flushed rules, attaches cut off, earlier boots."""
+"""The embedded network in real namespaces: flushed rules, attaches cut off, earlier boots."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -21,182 +20,11 @@ import pytest
 from crishim.errors import NetworkFailed
 from crishim.model import PortMapping, Protocol
 from crishim.network import netns
-from crishim.network.api import Attached, PodAttachment, PodNetwork
+from crishim.network.api import Attached
 from crishim.network.embedded.backend import EmbeddedNetwork
-from crishim.network.memory import NetworkMemory
-from crishim.network.setup import NetworkSetup
-from tests.env import firewall
+from tests.integration.network.node import Node, attach
 
 pytestmark = pytest.mark.root
-FORWARD = "/proc/sys/net/bridge/bridge-nf-call-iptables"
-SERVE = """
-import socket
-listener = socket.create_server(("", 80))
-print("up", flush=True)
-while True:
-    peer, address = listener.accept()
-    peer.sendall(address[0].encode())
-    peer.close()
-"""
-ASK = """
-import socket, sys
-with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=float(sys.argv[3])) as peer:
-    print(peer.recv(99).decode())
-"""
-
-
-class Node:
-    """A machine's folders, and pods with namespaces of their own."""
-
-    def __init__(self, root: Path, pins: list[str]) -> None:
-        self.run, self.state, self.pins = root / "run", root / "state", pins
-        self.servers: list[subprocess.Popen[str]] = []
-
-    def network(self, pod_cidr: str = "10.87.0.0/16") -> EmbeddedNetwork:
-        """As a new process would have it."""
-        return EmbeddedNetwork(
-            NetworkSetup(memory=NetworkMemory(str(self.state)), run_dir=str(self.run), pod_cidr=pod_cidr)
-        )
-
-    def pod(self, number: int, host_port: int = 0) -> PodAttachment:
-        ports = (PortMapping(container_port=80, host_port=host_port),)
-        return PodAttachment(
-            sandbox_id=f"pod{number}",
-            netns_path=self.pins[number],
-            name=f"web-{number}",
-            namespace="shop",
-            uid=f"u-{number}",
-            port_mappings=ports,
-        )
-
-    def serve(self, number: int) -> None:
-        """Answer on port 80 of this pod with the address of who asks."""
-        command = ["nsenter", f"--net={self.pins[number]}", sys.executable, "-c", SERVE]
-        self.servers.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
-        assert self.servers[-1].stdout is not None
-        assert self.servers[-1].stdout.readline() == "up\n"
-
-    def ask(self, number: int | None, address: str, port: int, timeout: float = 10) -> str:
-        """What that answers to a pod, None: to the host; "" when nothing answers."""
-        into = [] if number is None else ["nsenter", f"--net={self.pins[number]}"]
-        done = subprocess.run(
-            [*into, sys.executable, "-c", ASK, address, str(port), str(timeout)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return done.stdout.strip()
-
-    def left(self) -> list[str]:
-        folder = self.run / "networks" / "crishim"
-        leases = [name for name in os.listdir(folder) if name[0].isdigit()] if folder.exists() else []
-        rules = [rule for rule in firewall.rules() if "inet crishim" in rule]
-        veths = json.loads(subprocess.check_output(["ip", "-j", "link", "show", "type", "veth"]))
-        return [*leases, *rules, *(link["ifname"] for link in veths)]
-
-
-@pytest.fixture
-def node(tmp_path: Path, holder: Callable[[], subprocess.Popen[bytes]], pin_dir: str) -> Iterator[Node]:
-    pins = []
-    for number in range(3):
-        pins.append(netns.pin_path(pin_dir, f"pod{number}"))
-        netns.pin_sync(holder().pid, pins[-1])
-    node = Node(tmp_path, pins)
-    yield node
-    for server in node.servers:
-        server.kill()
-        server.wait()
-        assert server.stdout is not None
-        server.stdout.close()
-    for flavour in ("nft", "legacy"):
-        for command in ("-P FORWARD ACCEPT", "-F FORWARD", "-F DOCKER-USER", "-X DOCKER-USER"):
-            subprocess.run([f"iptables-{flavour}", *command.split()], capture_output=True, check=False)
-    subprocess.run(["ip", "link", "delete", "crishim0"], capture_output=True, check=False)
-
-
-@pytest.fixture
-async def network(node: Node) -> AsyncIterator[EmbeddedNetwork]:
-    network = node.network()
-    await network.start()
-    yield network
-    await network.close()
-
-
-async def attach(network: PodNetwork, pod: PodAttachment) -> Attached:
-    return await network.attach(pod, network.plan(pod))
-
-
-def iptables(*commands: str, flavour: str = "nft") -> None:
-    for command in commands:
-        subprocess.run([f"iptables-{flavour}", *command.split()], check=True)
-
-
-def pair(chain: str, flavour: str) -> list[int]:
-    """At which places of the chain the two rules are."""
-    command = [f"iptables-{flavour}", "-S", chain]
-    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    rules = [rule for rule in listed.splitlines() if rule.startswith("-A")]
-    return [place for place, rule in enumerate(rules, start=1) if "--comment crishim -j ACCEPT" in rule]
-
-
-@pytest.mark.parametrize("flavour", ["nft", "legacy"])
-@pytest.mark.parametrize("chain", ["DOCKER-USER", "FORWARD"])
-async def test_a_foreign_chain_that_drops(node: Node, chain: str, flavour: str) -> None:
-    """Docker's policy, with packets on a bridge passing FORWARD, too: the pair lets them, and goes with the bridge."""
-    assert Path(FORWARD).read_text() == "1\n"
-    if chain == "DOCKER-USER":
-        iptables("-N DOCKER-USER", "-A DOCKER-USER -j RETURN", "-A FORWARD -j DOCKER-USER", flavour=flavour)
-    iptables("-P FORWARD DROP", flavour=flavour)
-    foreign = [rule for rule in firewall.rules() if "crishim" not in rule]
-    network = node.network()
-    await network.start()
-    pod, other = node.pod(0), node.pod(1)
-    attached, also = await attach(network, pod), await attach(network, other)
-    node.serve(0)
-    assert node.ask(1, attached.ips[0], 80) == also.ips[0]
-    assert pair(chain, flavour) == [1, 2], "at its head"
-    iptables(f"-F {chain}", flavour=flavour)
-    if chain == "DOCKER-USER":
-        iptables("-A DOCKER-USER -j RETURN", flavour=flavour)
-    assert node.ask(1, attached.ips[0], 80, timeout=0.5) == ""
-    await network._rules.mend()
-    assert pair(chain, flavour) == [1, 2]
-    assert node.ask(1, attached.ips[0], 80) == also.ips[0]
-    await network.detach(pod, attached)
-    await network.detach(other, also)
-    await network.settle(pod.sandbox_id)
-    await network.settle(other.sandbox_id)
-    await network.close()
-    assert pair(chain, flavour) == []
-    assert [rule for rule in firewall.rules() if "crishim" not in rule] == foreign
-    assert node.left() == []
-
-
-@pytest.mark.parametrize("flavour", ["nft", "legacy"])
-async def test_a_rule_against_somebody_is_not_overruled(node: Node, flavour: str) -> None:
-    """Only what drops whatever comes is: a policy, or a last rule, as Red Hat's."""
-    iptables("-A FORWARD -s 192.0.2.9 -j DROP", flavour=flavour)
-    network = node.network()
-    await network.start()
-    assert pair("FORWARD", flavour) == []
-    iptables("-A FORWARD -j REJECT", flavour=flavour)
-    await network._rules.mend()
-    assert pair("FORWARD", flavour) == [1, 2]
-    await network.close()
-    assert pair("FORWARD", flavour) == []
-
-
-async def test_a_missing_tool_is_named(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    iptables("-P FORWARD DROP")
-    monkeypatch.setenv("PATH", "/nowhere")
-    network = node.network()
-    await network.start()
-    monkeypatch.undo()
-    status = network.status()
-    assert not status.ready
-    assert status.reason == "PacketFilter"
-    assert "iptables-nft is not installed" in status.message
-    await network.close()
 
 
 async def test_flushed_rules_come_back(node: Node, network: EmbeddedNetwork) -> None:

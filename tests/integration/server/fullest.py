@@ -37,7 +37,7 @@ def make_fullest(folder: Path, name: str = "fullest") -> pb.ContainerConfig:
         image=pb.ImageSpec(image=BUSYBOX_REF, user_specified_image="shown:1", annotations={"hint": "1"}),
         command=["sh", "-c"],
         args=[SLEEP[2], "arg 0", ""],
-        working_dir="/work/dir",
+        working_dir="/made/dir",
         envs=[pb.KeyValue(key=f"V{i}", value=_value(i)) for i in range(VARIABLES)],
         mounts=_mounts(folder),
         devices=[
@@ -125,7 +125,7 @@ def check_fullest(pod: Pod, api: EngineApi, folder: Path) -> tuple[str, pb.Conta
     _check_process(api, container_id, config)
     environment = environment_of(pid)
     assert {env.key: env.value for env in config.envs}.items() <= environment.items()
-    assert os.readlink(f"/proc/{pid}/cwd") == "/work/dir"
+    assert os.readlink(f"/proc/{pid}/cwd") == "/made/dir"
     words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1]
     assert words == [word.encode() for word in (*config.command, *config.args)]
     _check_mounts(pid, config)

@@ -125,5 +125,6 @@ SCENARIOS: dict[str, Scenario] = {
     "exec sync that takes too long": Scenario(running, lambda w, s, c: in_vain(w, c, "sleep", "100")),
     "exec": Scenario(running, lambda w, s, c: exec_and_leave(w, c)),
     "attach": Scenario(parrot, lambda w, s, c: attach_and_leave(w, c)),
+    "reopen log": Scenario(running, lambda w, s, c: w.reopen_log(c)),
     "update pod": Scenario(sandbox, lambda w, s, c: w.update_pod(s, cpu_shares=512)),
 }

@@ -10,13 +10,19 @@ from typing import Any
 import pytest
 
 from crishim.checkpoint.errors import StoreUnavailable
-from crishim.errors import CRIError, EngineError, EngineTimeout, EngineUnavailable, NetnsError, NetworkFailed
+from crishim.errors import CRIError, EngineError, EngineTimeout, EngineUnavailable, LogFailed, NetnsError, NetworkFailed
 from crishim.testing.faults import Case, Faults, Outcome, sweep_failures
 from tests.usecase.runtime.scenarios import SCENARIOS, Scenario
 from tests.usecase.runtime.world import World
 
 Errors = dict[str, type[CRIError]]
-ANSWERS: Errors = {"engine": EngineError, "store": StoreUnavailable, "network": NetworkFailed, "namespaces": NetnsError}
+ANSWERS: Errors = {
+    "engine": EngineError,
+    "store": StoreUnavailable,
+    "network": NetworkFailed,
+    "namespaces": NetnsError,
+    "logs": LogFailed,
+}
 """The world says no."""
 SILENCE: Errors = ANSWERS | {"engine": EngineUnavailable}
 LATE: Errors = ANSWERS | {"engine": EngineTimeout}

@@ -33,6 +33,7 @@ from crishim.runtime.container_create import create_container
 from crishim.runtime.container_exec import prepare_exec
 from crishim.runtime.container_exec_sync import exec_sync
 from crishim.runtime.container_remove import remove_container
+from crishim.runtime.container_reopen_log import reopen_container_log
 from crishim.runtime.container_start import start_container
 from crishim.runtime.container_stop import stop_container
 from crishim.runtime.container_update import update_container_resources
@@ -95,7 +96,7 @@ class Server:
         self.lines = {
             name: _Line(wrap(name, getattr(world, name))) for name in ("engine", "store", "network", "namespaces")
         }
-        given = {"log_writer": InlineLogWriter(), "log_folder": world.folder / "spools"}
+        given = {"log_writer": wrap("logs", InlineLogWriter()), "log_folder": world.folder / "spools"}
         self.node = Node(**cast(Any, self.lines | given | settings))
         self._before = asyncio.all_tasks()
 
@@ -196,6 +197,9 @@ class World:
 
     async def stop_container(self, container_id: str, timeout: int = 0) -> None:
         await stop_container(self.rt, container_id, timeout)
+
+    async def reopen_log(self, container_id: str) -> None:
+        await reopen_container_log(self.rt, container_id)
 
     async def remove_container(self, container_id: str) -> None:
         await remove_container(self.rt, container_id)

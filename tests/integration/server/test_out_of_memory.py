@@ -1,0 +1,36 @@
+"""Containers that run out of memory on the real engine, which can miss why they ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from crishim.cri.v1 import runtime_pb2 as pb
+from tests.integration.server.pods import Pod, linux, make_container
+from tests.integration.server.serving import CrishimServer
+
+pytestmark = pytest.mark.engine
+
+
+def test_out_of_memory(server: CrishimServer) -> None:
+    limit = pb.LinuxContainerResources(memory_limit_in_bytes=16 << 20, memory_swap_limit_in_bytes=16 << 20)
+    pod = Pod(server)
+    # The first process outlives the one that is killed: when both end at once, a busy engine can miss the reason.
+    command = ["sh", "-c", "tail /dev/zero; sleep 1; exit 137"]
+    container_id = pod.start(make_container(command=command, linux=linux(resources=limit)))
+    assert (pod.ended(container_id).reason, pod.ended(container_id).exit_code) == ("OOMKilled", 137)
+
+
+@pytest.mark.skipif(not Path("/sys/fs/cgroup/memory").is_dir(), reason="the kernel's word outlives a cgroup of v1 only")
+def test_out_of_memory_with_its_only_process(server: CrishimServer) -> None:
+    """A fifth of these a busy engine tells of as killed by somebody; the kernel knows better."""
+    limit = pb.LinuxContainerResources(memory_limit_in_bytes=16 << 20, memory_swap_limit_in_bytes=16 << 20)
+    pod = Pod(server)
+    command = ["sh", "-c", "sleep 1; exec tail /dev/zero"]
+    starving = make_container(command=command, linux=linux(resources=limit))
+    containers = []
+    for attempt in range(3):
+        starving.metadata.attempt = attempt
+        containers.append(pod.start(starving))
+    assert [(pod.ended(c).reason, pod.ended(c).exit_code) for c in containers] == [("OOMKilled", 137)] * 3
