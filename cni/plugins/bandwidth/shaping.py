@@ -1,27 +1,22 @@
 """Token buckets, and the redirection of what a link receives to an ifb that queues it: by pyroute2.
 
-Importing this module loads pyroute2 (some 13 MB and 0.4 s), so it is imported when there is something to shape and
-not before.  pyroute2 runs an event loop of its own inside each socket: make and use a `Shaping` in a plugin's thread,
-never on a thread whose loop runs.  Layouts of what pyroute2 does not know: linux/pkt_sched.h.
+Imported when there is something to shape and not before (`cni.plugins.iproute` says why).  Layouts of what pyroute2
+does not know: linux/pkt_sched.h.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from pyroute2.iproute.linux import IPRoute
 from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, nla
-from pyroute2.netlink.exceptions import NetlinkDumpInterrupted
-from pyroute2.netlink.exceptions import NetlinkError as Refusal
 from pyroute2.netlink.rtnl import RTM_NEWQDISC, TC_H_INGRESS, TC_H_ROOT
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 from pyroute2.protocols import ETH_P_ALL
 
+from cni.plugins.iproute import IPRoute, Refusal, listed, refusals
 from cni.plugins.nft.netlink import NetlinkError
 
 _FIRST_HANDLE = 0x00010000
@@ -29,7 +24,6 @@ _INGRESS_HANDLE = 0xFFFF0000
 _ETHERNET = 1  # link layer; with it the kernel wants no table of times
 _UP = 1
 _MOST = (1 << 32) - 1
-_DUMPS = 8  # tries while what is listed changes
 _GONE = (errno.ENODEV, errno.ENOENT, errno.EINVAL)
 
 
@@ -50,7 +44,7 @@ class Shaping:
     """
 
     def __init__(self) -> None:
-        with _refusals():
+        with refusals():
             self._route = IPRoute()
         self._route.asyncore.marshal.msg_map[RTM_NEWQDISC] = _Discipline  # this socket's own map
 
@@ -73,17 +67,17 @@ class Shaping:
         message["header"]["flags"] = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL
         message["index"], message["handle"], message["parent"] = index, _FIRST_HANDLE, TC_H_ROOT
         message["attrs"] = [("TCA_KIND", "tbf"), ("TCA_OPTIONS", {"attrs": options})]
-        with _refusals():
+        with refusals():
             self._route.nlm_request_batch([message])
 
     def unlimit(self, index: int) -> None:
         """Take the link's own discipline away, if it has one; the kernel's takes its place."""
-        with _refusals(*_GONE):
+        with refusals(*_GONE):
             self._route.tc("del", index=index, parent=TC_H_ROOT)
 
     def rate(self, index: int) -> int | None:
         """Return how many bytes a second the link may send, None when it has no token bucket."""
-        for discipline in _listed(lambda: self._route.tc("dump", index=index)):
+        for discipline in listed(lambda: self._route.tc("dump", index=index)):
             if discipline["parent"] == TC_H_ROOT and discipline.get_attr("TCA_KIND") == "tbf":
                 options = discipline.get_attr("TCA_OPTIONS")
                 return int(options.get_attr("TCA_TBF_RATE64") or options.get_attr("TCA_TBF_PARMS")["rate"])
@@ -91,7 +85,7 @@ class Shaping:
 
     def make_ifb(self, name: str, mtu: int, alias: str) -> Ifb:
         """Make an ifb, up and marked with `alias`, in the place of one that has the name already."""
-        with _refusals():
+        with refusals():
             try:
                 self._add_ifb(name, mtu)
             except Refusal as refusal:  # of an ADD that nobody saw end
@@ -102,7 +96,7 @@ class Shaping:
         made = self.ifb(name)
         if made is None:
             raise NetlinkError(errno.ENODEV, name)
-        with _refusals():
+        with refusals():
             self._route.link("set", index=made.index, ifalias=alias)
         return made
 
@@ -111,20 +105,20 @@ class Shaping:
 
     def ifb(self, name: str) -> Ifb | None:
         """Return the ifb `name`, None when there is none."""
-        with _refusals(errno.ENODEV):
+        with refusals(errno.ENODEV):
             (link,) = self._route.link("get", ifname=name)
             return Ifb(link["index"], name, link.get_attr("IFLA_ADDRESS"), bool(link["flags"] & _UP))
         return None
 
     def take_ifb(self, name: str) -> None:
         """Take the ifb away, if it is there."""
-        with _refusals(*_GONE):
+        with refusals(*_GONE):
             self._route.link("del", ifname=name)
 
     def redirect(self, index: int, to: int) -> None:
         """Let the link with index `to` send what this one receives, before anything else sees it."""
         action = {"kind": "mirred", "direction": "egress", "action": "redirect", "ifindex": to}
-        with _refusals():
+        with refusals():
             self._route.tc("add", "ingress", index)
             try:
                 self._route.tc(
@@ -144,12 +138,12 @@ class Shaping:
 
     def stop_redirecting(self, index: int) -> None:
         """Take the filters on what the link receives away, if there are any."""
-        with _refusals(*_GONE):
+        with refusals(*_GONE):
             self._route.tc("del", index=index, parent=TC_H_INGRESS, handle=_INGRESS_HANDLE)
 
     def redirects(self, index: int) -> bool:
         """Say whether any filter is on what the link receives."""
-        return bool(_listed(lambda: self._route.get_filters(index=index, parent=_INGRESS_HANDLE)))
+        return bool(listed(lambda: self._route.get_filters(index=index, parent=_INGRESS_HANDLE)))
 
 
 class _Discipline(tcmsg):  # type: ignore[misc]  # pyroute2 has no types
@@ -180,28 +174,3 @@ class _Discipline(tcmsg):  # type: ignore[misc]  # pyroute2 has no types
     def get_options(self: Any, *arguments: Any, **named: Any) -> Any:
         """Say how the options of this kind are laid out; pyroute2 calls it."""
         return self.bucket if self.get_attr("TCA_KIND") == "tbf" else tcmsg.get_options(self, *arguments, **named)
-
-
-@contextlib.contextmanager
-def _refusals(*done: int) -> Iterator[None]:
-    """Raise pyroute2's errors as ours; an errno among `done` means that there is nothing to do."""
-    try:
-        yield
-    except NetlinkDumpInterrupted as interrupted:
-        raise NetlinkError(errno.EINTR, "the network") from interrupted
-    except Refusal as refusal:
-        if refusal.code not in done:
-            raise NetlinkError(refusal.code, "the network") from refusal
-
-
-def _listed(ask: Callable[[], Any]) -> list[Any]:
-    """Ask for a list, again when it changed while it was told."""
-    for _ in range(_DUMPS - 1):
-        try:
-            with _refusals():
-                return list(ask())
-        except NetlinkError as refusal:
-            if refusal.errno != errno.EINTR:
-                raise
-    with _refusals():
-        return list(ask())

@@ -78,6 +78,8 @@ def told(result: Result, ifname: str, path: str) -> Told:
 
 def check(namespace: int, path: str, wanted: Told, result: Result) -> None:
     """Raise CallFailed when interface, addresses or routes are not as the result says."""
+    from cni.plugins.bridge import present  # late: it loads pyroute2
+
     name = wanted.interface.name
     with netns.entered(namespace, path), Route(f"the network of {path}") as inside:
         found = link.find(inside, name)
@@ -85,19 +87,14 @@ def check(namespace: int, path: str, wanted: Told, result: Result) -> None:
             raise CallFailed(Code.IO_FAILURE, f"{name} in {path} is gone, down, or no veth")
         if wanted.interface.mac and wanted.interface.mac.lower() != found.mac:
             raise CallFailed(Code.IO_FAILURE, f"{name} in {path} has the MAC {found.mac}, not {wanted.interface.mac}")
-        present = address.addresses(inside, found.index)
+        addresses = address.addresses(inside, found.index)
         for ip in wanted.ips:
-            if ip_interface(ip.address) not in present:
+            if ip_interface(ip.address) not in addresses:
                 raise CallFailed(Code.IO_FAILURE, f"{name} in {path} has lost the address {ip.address}")
-        _check_routes(inside, path, result)
-
-
-def _check_routes(inside: Route, path: str, result: Result) -> None:
-    wanted = [route for route in result.routes if not route.table]
-    families = {plan.version(route.dst) for route in wanted}
-    present = [route for family in sorted(families) for route in address.routes(inside, family)]
-    for route in wanted:
+        routes = [route for route in result.routes if not route.table]
+        known = present.routes(sorted({plan.version(route.dst) for route in routes}), f"the network of {path}")
+    for route in routes:
         dst = ip_network(route.dst, strict=False)
         gateway = ip_address(route.gw) if route.gw else None
-        if not any(one.dst == dst and gateway in (None, one.gateway) for one in present):
+        if not any(one.dst == dst and gateway in (None, one.gateway) for one in known):
             raise CallFailed(Code.IO_FAILURE, f"{path} has lost the route to {route.dst}")

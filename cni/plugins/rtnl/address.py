@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import ipaddress
 import struct
-from dataclasses import dataclass
 
 from cni.plugins.nft.netlink import NLM_F_CREATE, NLM_F_EXCL, attribute, attributes, nested
-from cni.plugins.rtnl.route import Request, Route, read_u32, u32
+from cni.plugins.rtnl.route import Request, Route, u32
 
 IPInterface = ipaddress.IPv4Interface | ipaddress.IPv6Interface
 IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-_NEWADDR, _DELADDR, _GETADDR, _NEWROUTE, _GETROUTE, _NEWNEIGH, _DELNEIGH = 20, 21, 22, 24, 26, 28, 29
+_NEWADDR, _DELADDR, _GETADDR, _NEWROUTE, _NEWNEIGH, _DELNEIGH = 20, 21, 22, 24, 28, 29
 _NLM_F_REPLACE = 0x100
 _ADDR = struct.Struct("=BBBBi")  # ifaddrmsg: family, prefix length, flags, scope, index
 _ROUTE = struct.Struct("=BBBBBBBBI")  # rtmsg: family, dst, src, tos, table, protocol, scope, type, flags
@@ -28,15 +27,6 @@ _MAIN_TABLE = 254
 _PROTOCOL_BOOT, _UNICAST = 3, 1
 _SCOPE_UNIVERSE, _SCOPE_LINK = 0, 253
 _FAMILIES = {4: 2, 6: 10}
-
-
-@dataclass(frozen=True, slots=True)
-class KnownRoute:
-    """A route of the main table as the kernel tells it."""
-
-    dst: IPNetwork
-    gateway: IPAddress | None
-    oif: int
 
 
 def addresses(route: Route, index: int) -> list[IPInterface]:
@@ -92,27 +82,6 @@ def new_route(
     if metrics:
         body.append(nested(_RTA_METRICS, *metrics))
     return _NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, b"".join(body)
-
-
-def routes(route: Route, version: int) -> list[KnownRoute]:
-    """Return the unicast routes of IPv4 or IPv6 in the main table.  Raises NetlinkError."""
-    found: list[KnownRoute] = []
-    asked = _ROUTE.pack(_FAMILIES[version], 0, 0, 0, _MAIN_TABLE, 0, 0, _UNICAST, 0)
-    for message in route.dump((_GETROUTE, 0, asked)):
-        _, length, _, _, table, _, _, kind, _ = _ROUTE.unpack_from(message.body)
-        if table != _MAIN_TABLE or kind != _UNICAST:
-            continue
-        told = attributes(message.body, _ROUTE.size)
-        nowhere = bytes(4 if version == 4 else 16)
-        gateway = told.get(_RTA_GATEWAY)
-        found.append(
-            KnownRoute(
-                dst=ipaddress.ip_network((told.get(_RTA_DST, nowhere), length)),
-                gateway=None if gateway is None else ipaddress.ip_address(gateway),
-                oif=read_u32(told.get(_RTA_OIF)),
-            )
-        )
-    return found
 
 
 def new_neighbour(index: int, address: IPAddress, mac: str) -> Request:

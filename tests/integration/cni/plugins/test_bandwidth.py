@@ -30,7 +30,10 @@ BEYOND_32_BITS = {name: 48_000_000_000 if name.endswith("Rate") else value for n
 
 def network_of(bridge: str, data: Path, limits: dict[str, int] = LIMITS) -> NetworkConfList:
     ipam = {"type": "host-local", "dataDir": str(data), "ranges": [[{"subnet": "10.83.0.0/24"}]]}
-    plugins = [{"type": "bridge", "bridge": bridge, "ipam": ipam}, {"type": "bandwidth", **limits}]
+    plugins = [
+        {"type": "bridge", "bridge": bridge, "isDefaultGateway": True, "ipam": ipam},
+        {"type": "bandwidth", **limits},
+    ]
     return parse_conflist(json.dumps({"cniVersion": "1.1.0", "name": "limited", "plugins": plugins}))
 
 

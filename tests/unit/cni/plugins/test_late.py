@@ -24,6 +24,6 @@ print("pyroute2" in sys.modules)
 
 
 def test_pyroute2_is_loaded_for_shaping_only() -> None:
-    """Neither by the server and all plugins, nor by bandwidth where nothing is limited."""
+    """Neither by the server with all plugins, nor by bandwidth where nothing is limited."""
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     assert done.stdout == "False\nTrue\n"
