@@ -269,13 +269,13 @@ def _real_backends(settings: Settings) -> tuple[Engine, PodNetwork, NetworkNames
 
 
 class _StopRequests:
-    """What SIGTERM and SIGINT ask for: the first to stop, a second one to stop at once."""
+    """What SIGTERM, SIGINT and SIGHUP (a terminal that closes) ask for: the first to stop, a second to stop at once."""
 
     def __init__(self) -> None:
         self.first = asyncio.Event()
         self.second = asyncio.Event()
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self._take, number)
 
     def _take(self, number: signal.Signals) -> None:

@@ -74,5 +74,8 @@ class ChannelProcessWire(ProcessWire):
         # Clients read the status up to the connection's orderly end.
         return message + self._websocket.close(NORMAL)
 
+    def cut(self, status: Status) -> bytes:
+        return self.farewell()  # its code says that this is no success
+
     def farewell(self, *, violation: str = "") -> bytes:
         return self._websocket.close(PROTOCOL_ERROR if violation else GOING_AWAY, violation)

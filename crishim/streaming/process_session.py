@@ -37,6 +37,8 @@ _PIECE = 1 << 20
 _YIELD_AFTER = 1 << 20
 """Bytes of output after which other sessions have a turn, should nothing have had to be waited for."""
 
+_STOPPED = Status(error="crishim was stopped before the process ended", code=503, reason="ServiceUnavailable")
+
 
 class ProcessSession(ClientSession[ProcessEvent]):
     """Serves one client from the upgrade to the connection's end."""
@@ -71,6 +73,12 @@ class ProcessSession(ClientSession[ProcessEvent]):
         self._connection.resume("input")
         await self._connection.end_after_client(CLOSE_PATIENCE)
         return status.error or f"exit code {status.exit_code}"
+
+    def _last_words(self) -> bytes:
+        """A client that was told nothing would take the end of its streams for the process's success."""
+        if self._ending or not self._ready.is_set():
+            return super()._last_words()
+        return self._wire.cut(_STOPPED)
 
     def _drop_all(self) -> None:
         """`_run_process` has let go of all when it ended."""

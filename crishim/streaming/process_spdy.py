@@ -89,5 +89,8 @@ class SpdyProcessWire(ProcessWire):
             parts += [spdy.data(ids["error"], text) if text else b"", spdy.end(ids["error"])]
         return b"".join(parts)
 
+    def cut(self, status: Status) -> bytes:
+        return self.ended(status) + self.farewell()
+
     def farewell(self, *, violation: str = "") -> bytes:
         return self._spdy.go_away(violated=bool(violation))

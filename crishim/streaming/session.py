@@ -44,7 +44,7 @@ class ClientSession(ABC, Generic[Event]):
             return await self._serve()
         except asyncio.CancelledError:
             if not self._gone or self._task is None:
-                connection.write(wire.farewell())
+                connection.write(self._last_words())
                 connection.close()
                 raise
             self._task.uncancel()
@@ -57,6 +57,10 @@ class ClientSession(ABC, Generic[Event]):
     @abstractmethod
     async def _serve(self) -> str:
         """All from the first event to the connection's end, unless the client leaves before."""
+
+    def _last_words(self) -> bytes:
+        """What a client is told that is cut off because the server ends."""
+        return self._wire.farewell()
 
     @abstractmethod
     def _handle(self, events: list[Event]) -> None:

@@ -116,6 +116,10 @@ class ProcessWire(Wire[ProcessEvent]):
     def ended(self, status: Status) -> bytes:
         """The end of all streams and the status; nothing but `farewell` may follow."""
 
+    @abstractmethod
+    def cut(self, status: Status) -> bytes:
+        """The end because the server ends, told so that no client takes it for the process's."""
+
 
 class ForwardWire(Wire[ForwardEvent]):
     """Port-forward."""

@@ -55,9 +55,8 @@ def served(engine: str, folder: Path) -> Iterator[str]:
         "--state-dir": folder / "state",
         "--run-dir": folder / "run",
         "--netns-dir": folder / "netns",
-        # As on a machine without any CNI: pods get a network of crishim's own, which goes with the last of them.
-        "--cni-conf-dir": folder / "no-cni",
-        "--cni-bin-dir": folder / "no-cni",
+        # Of crishim's own, whatever the machine has: it goes with the last pod.
+        "--network": "embedded",
     }
     command = [sys.executable, "-m", "crishim", "serve", *(str(x) for pair in arguments.items() for x in pair)]
     server = subprocess.Popen(command)

@@ -41,6 +41,10 @@ _GENERAL = struct.Struct(">BBH")
 _COMMENT = 0  # type of the comment among an element's user data, as nft(8) writes and shows it
 _COMMENT_AT_MOST = 127
 _IS_MAP = 8
+IFNAME = 41
+"""The type of interfaces' names, as nft numbers it."""
+_HOST_ORDER = struct.pack("=BBI", 0, 4, 1)
+"""A set's user data: its key is in the host's byte order. nft(8) shows names as empty without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +121,8 @@ def new_set(in_table: str, name: str, key: tuple[int, int], data: tuple[int, int
     parts = [text(1, in_table), text(2, name), number(3, flags), number(4, key[0]), number(5, key[1])]
     if data:
         parts += [number(6, data[0]), number(7, data[1])]
+    if key[0] == IFNAME:
+        parts.append(attribute(13, _HOST_ORDER))
     return _NEW_SET, NLM_F_CREATE, header(INET) + b"".join(parts) + number(10, number_of)
 
 

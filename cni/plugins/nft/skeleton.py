@@ -36,7 +36,7 @@ TARGETS = {4: "targets4", 6: "targets6"}
 GUARDED = "guarded"
 """Set: interfaces with `route_localnet`, whose neighbours must not reach this host's loopback."""
 
-_ADDRESS, _ADDRESS6, _PROTOCOL, _PORT, _IFNAME, _VERDICT = 7, 8, 12, 13, 41, 0xFFFFFF00  # types as nft numbers them
+_ADDRESS, _ADDRESS6, _PROTOCOL, _PORT, _VERDICT = 7, 8, 12, 13, 0xFFFFFF00  # types as nft numbers them
 
 
 def _joined(*types: int) -> int:
@@ -55,7 +55,7 @@ _SETS: Mapping[str, tuple[tuple[int, int], tuple[int, int] | None]] = {
     "hostports6": ((_joined(_ADDRESS6, _PROTOCOL, _PORT), 24), (_joined(_ADDRESS6, _PORT), 20)),
     "targets4": ((_joined(_ADDRESS, _PROTOCOL, _PORT), 12), (_VERDICT, 0)),
     "targets6": ((_joined(_ADDRESS6, _PROTOCOL, _PORT), 24), (_VERDICT, 0)),
-    GUARDED: ((_IFNAME, 16), None),
+    GUARDED: ((encode.IFNAME, 16), None),
 }
 SETS = tuple(_SETS)
 """Names of all sets and maps."""

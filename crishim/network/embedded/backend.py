@@ -18,7 +18,7 @@ from crishim.network.conflists import POD_CIDR, ConflistNetwork
 from crishim.network.embedded.bridge import remove_unused_bridge
 from crishim.network.embedded.conf import BRIDGE, keep_plugins, make_conflist
 from crishim.network.embedded.rules import Rules
-from crishim.network.embedded.taken import find_overlap
+from crishim.network.embedded.taken import find_overlap, leads_elsewhere
 from crishim.network.setup import NetworkSetup
 
 log = logging.getLogger(__name__)
@@ -52,6 +52,9 @@ class EmbeddedNetwork(ConflistNetwork):
             self._overlap = find_overlap(self._ranges(), BRIDGE)  # until it has been put right
         if self._overlap:
             return NetworkStatus(False, "RangeInUse", f"{self._overlap}: choose another pod_cidr")
+        if self._outdated and self._rules.pods:
+            reason = f"{self._rules.pods} pods have addresses of a former pod_cidr; new pods start when they are gone"
+            return NetworkStatus(False, "RangeChanged", reason)
         if problem := self._rules.problem:
             return NetworkStatus(False, "PacketFilter", problem)
         return NetworkStatus(ready=True)
@@ -100,12 +103,12 @@ class EmbeddedNetwork(ConflistNetwork):
             self._overlap = find_overlap(cidrs, BRIDGE)
 
     async def start(self) -> None:
-        def prepare() -> str:
+        def prepare() -> tuple[str, bool]:
             for plugin in self._network.plugins:  # imports, which take a while
                 load(plugin["type"])
-            return find_overlap(self._ranges(), BRIDGE)
+            return find_overlap(self._ranges(), BRIDGE), leads_elsewhere(self._ranges(), BRIDGE)
 
-        self._overlap = await asyncio.to_thread(prepare)
+        self._overlap, self._outdated = await asyncio.to_thread(prepare)
         await self._rules.start()
 
     async def close(self) -> None:

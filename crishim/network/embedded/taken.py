@@ -26,6 +26,22 @@ def find_overlap(ranges: Sequence[str], own: str, proc: Path = Path("/proc/net")
     return ""
 
 
+def leads_elsewhere(ranges: Sequence[str], own: str, proc: Path = Path("/proc/net")) -> bool:
+    """Say whether interface `own` has an address of none of `ranges`: it was made for others."""
+    wanted = [ipaddress.ip_network(text) for text in ranges]
+    routes = (*_four(proc / "route"), *_six(proc / "ipv6_route"))
+    return any(interface == own and not _inside(subnet, wanted) for subnet, interface in routes)
+
+
+def _inside(subnet: IPNetwork, ranges: Sequence[IPNetwork]) -> bool:
+    return any(
+        int(each.network_address) <= int(subnet.network_address)
+        and int(subnet.broadcast_address) <= int(each.broadcast_address)
+        for each in ranges
+        if each.version == subnet.version
+    )
+
+
 def _four(file: Path) -> Iterator[tuple[IPNetwork, str]]:
     for line in _lines(file)[1:]:
         fields = line.split()

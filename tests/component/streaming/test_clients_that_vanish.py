@@ -163,6 +163,20 @@ async def test_a_violation_is_told_and_ends_the_process(server: StreamingServer)
     client.close()
 
 
+async def test_the_servers_end_is_no_success_to_its_clients(
+    serve: Serve, go_client: GoClient, transport: tuple[str, ...]
+) -> None:
+    server = await serve(StreamingSettings())
+    process = Process(cat)
+    async with go_client.start(*transport, "-stdin", "process", server.exec(process)) as client:
+        assert client.stdin is not None
+        assert client.stdout is not None
+        client.stdin.write(b"hello\n")
+        assert await asyncio.wait_for(client.stdout.readline(), 10) == b"hello\n"
+        await server.stop()
+        assert await asyncio.wait_for(client.wait(), 20) != 0
+
+
 async def test_the_servers_end_says_goodbye_and_ends_processes() -> None:
     server = StreamingServer(StreamingSettings())
     await server.start()

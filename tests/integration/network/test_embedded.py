@@ -32,6 +32,8 @@ async def test_flushed_rules_come_back(node: Node, network: EmbeddedNetwork) -> 
     first = await attach(network, node.pod(0, host_port=18200))
     node.serve(0)
     assert node.ask(None, "127.0.0.1", 18200) == "10.87.0.1"
+    shown = subprocess.run(["nft", "list", "ruleset"], check=True, capture_output=True).stdout
+    subprocess.run(["nft", "-c", "-f", "-"], input=shown, check=True)  # as who saves all rules will load them
     subprocess.run(["nft", "flush", "ruleset"], check=True)
     with pytest.raises(NetworkFailed):
         await network.check(node.pod(0, host_port=18200), first)
@@ -232,6 +234,28 @@ async def test_another_range(node: Node) -> None:
     for number, record in enumerate((moved, second)):
         await later.detach(node.pod(number), record)
         await later.settle(f"pod{number}")
+    await later.close()
+    assert node.left() == []
+
+
+async def test_pods_of_a_former_range(node: Node) -> None:
+    """While they are there new ones are refused, and Status says why; with the last of them the bridge follows."""
+    network = node.network()
+    await network.start()
+    attached = await attach(network, node.pod(0))
+    await network.close()
+    later = node.network("10.90.0.0/16")
+    await later.start()
+    await later.gc({"pod0": attached})
+    assert later.status().reason == "RangeChanged"
+    await later.detach(node.pod(0), attached)
+    await later.settle("pod0")
+    assert later.status().ready
+    moved = await attach(later, node.pod(1))
+    assert moved.ips == ("10.90.0.2",)
+    assert later.status().ready
+    await later.detach(node.pod(1), moved)
+    await later.settle("pod1")
     await later.close()
     assert node.left() == []
 
