@@ -64,6 +64,7 @@ STREAMS = """
 
 - A client that leaves an exec ends the input of its process, or hangs its terminal up, as containerd does. A process
   without a terminal that never reads its input runs on until it ends by itself or its container does.
+- ExecSync answers with at most 16 MiB of output; more is read and dropped, as CRI wants it, and the exit code is kept.
 - Processes of ExecSync are killed by crishim, from the host: it needs pidfds (Linux 5.3). An engine that is restarted
   forgets its execs; with live-restore their processes run on, and crishim kills those that it had seen for a second.
   Of one that was started in the last second before, nobody knows which process it is: it goes with its container.
@@ -112,7 +113,7 @@ EVERYWHERE = """
 - Containers cannot join a pod's UTS namespace: all of a pod's containers are given the pod's hostname, and a change
   made inside one is not seen by the others.
 - Default ulimits of the engine's daemon.json apply to pods' containers, too: CRI has no ulimits to put in their place.
-  `Status` (verbose) tells that there are some.
+  `Status` (verbose) reminds of them; the API does not tell whether there are any.
 - Two servers on one engine would each take over the other's pods: one crishim per engine.
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 
@@ -42,6 +43,7 @@ def make_sandbox_spec(
     """Decide all about a sandbox before anything is done. Raises InvalidArgument, UnsupportedField,
     UnknownRuntimeHandler."""
     check_metadata(config)
+    _check_places(config)
     linux = config.linux
     context = (linux.security_context if linux else None) or LinuxSandboxSecurityContext()
     options = context.namespace_options or NamespaceOption()
@@ -95,6 +97,18 @@ def check_metadata(config: PodSandboxConfig) -> None:
             raise InvalidArgument("is missing", field=f"config.metadata.{name}")
         if not _NAME_PART.fullmatch(value):
             raise InvalidArgument(f"{value!r} holds more than letters, digits and _.-", field=f"config.metadata.{name}")
+
+
+def _check_places(config: PodSandboxConfig) -> None:
+    """What would only fail later: a folder of logs that no container could use, a host port that leads to two."""
+    if config.log_directory and not os.path.isabs(config.log_directory):
+        raise InvalidArgument(f"{config.log_directory!r} is not an absolute path", field="config.log_directory")
+    taken = set()
+    for i, mapping in enumerate(config.port_mappings):
+        place = (mapping.protocol, mapping.host_ip, mapping.host_port)
+        if mapping.host_port and place in taken:
+            raise InvalidArgument(f"host port {mapping.host_port} is mapped twice", field=f"config.port_mappings[{i}]")
+        taken.add(place)
 
 
 def make_runtime(handler: str, facts: EngineFacts) -> str:
