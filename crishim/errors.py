@@ -144,7 +144,7 @@ class ImageNotFound(CRIError):
 
 
 class NameReserved(CRIError):
-    """The name is held by a ready sandbox or a living container; a leftover nobody was told of does not count.
+    """The name is held by a sandbox (stopped ones, too) or a container; a leftover nobody was told of does not count.
 
     Caller: stop and remove the holder, or raise the attempt in the metadata.
     """

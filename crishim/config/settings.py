@@ -158,8 +158,9 @@ class Settings(BaseModel):
     default suits a layer of several gigabytes on a slow disk."""
 
     drain_limit: Seconds = 30.0
-    """Seconds for which calls under way may go on after SIGTERM before they are cancelled and undone. The default lets
-    an ordinary call end and stays below the 90 s after which systemd kills."""
+    """Seconds for which calls under way may go on after SIGTERM before they are cancelled and undone; streams of exec,
+    attach and port-forward end at once, with an error. The default lets an ordinary call end and stays below the 90 s
+    after which systemd kills."""
 
     undo_deadline: Seconds = 60.0
     """Seconds that undoing a failed call may take before the rest is left for StopPodSandbox and RemovePodSandbox. The
