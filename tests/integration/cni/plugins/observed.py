@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 from cni.results import Result
 
+_SETTLED = 2.0
+"""Seconds that a port may take to pass packets."""
 _RANDOM_NAME = re.compile(r"veth[0-9a-f]+\Z")
 
 
@@ -55,7 +58,12 @@ def host(bridge: str) -> dict[str, Any]:
     """The bridge and its ports."""
     (link,) = _json("", "-d", "link", "show", bridge)
     addresses = _json("", "addr", "show", bridge)[0]["addr_info"]
-    ports = [port["linkinfo"]["info_slave_data"] for port in _json("", "-d", "link", "show", "master", bridge)]
+    ports = _ports(bridge)
+    deadline = time.monotonic() + _SETTLED
+    # The kernel brings a port up on its own, in its time; one whose other end is down stays as it is.
+    while any(port["state"] != "forwarding" for port in ports) and time.monotonic() < deadline:
+        time.sleep(0.02)
+        ports = _ports(bridge)
     return {
         "mtu": link["mtu"],
         "up": "UP" in link["flags"],
@@ -63,6 +71,10 @@ def host(bridge: str) -> dict[str, Any]:
         "ports": [(port["hairpin"], port["isolated"], port["state"]) for port in ports],
         "forward": Path("/proc/sys/net/ipv4/ip_forward").read_text().strip(),
     }
+
+
+def _ports(bridge: str) -> list[dict[str, Any]]:
+    return [port["linkinfo"]["info_slave_data"] for port in _json("", "-d", "link", "show", "master", bridge)]
 
 
 def is_up(netns: str, ifname: str) -> bool:
