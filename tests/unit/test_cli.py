@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import tomllib
 from pathlib import Path
 
@@ -9,6 +10,13 @@ from crishim import __version__
 from crishim.cli import FAILED, MISCONFIGURED, main
 from crishim.config import Settings
 from crishim.service.install import UNIT
+
+
+@pytest.fixture(autouse=True)
+def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of whoever runs the tests."""
+    for name in [name for name in os.environ if name.startswith("CRISHIM_")]:
+        monkeypatch.delenv(name)
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
