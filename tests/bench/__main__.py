@@ -6,6 +6,9 @@ import argparse
 import os
 import sys
 import tempfile
+import traceback
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from crishim.cri.v1 import runtime_pb2 as cri
@@ -27,14 +30,28 @@ from tests.bench import (
 )
 from tests.bench.report import in_section
 from tests.bench.serve import serve
-from tests.conformance.critest import CritestError
 from tests.conformance.tools import ToolsMissingError
 from tests.env import images, world
 from tests.env.engine import TestEngine
 
+SECTIONS = (
+    MEMORY := "Memory and start",
+    OWN := "Own share of each verb",
+    CREATES := "CreateContainer beside the raw engine's create",
+    READS := "Calls that only read",
+    LISTS := "Lists by number of containers, simulated engine",
+    CPU := "Processor time",
+    LOGS := "Logs",
+    STATS := "Statistics, metrics and events",
+    NETWORK := "Pod network",
+    STREAMING := "Exec and port-forward",
+    CRITEST := "critest's benchmark",
+)
+"""The parts of the table, in its order."""
+
 
 def main() -> int:
-    """Measure everything and write the report; exit status 1 if a demanded figure was missed or critest failed."""
+    """Measure everything and write the report; exit status 1 if a demanded figure was missed or a part failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench")
     parser.add_argument("--rounds", type=int, default=105, help="pods run through crishim and the raw engine")
     parser.add_argument("--pods", type=int, default=200, help="pods run while memory is watched")
@@ -46,74 +63,89 @@ def main() -> int:
     if world.folder() is None:
         parser.error("it makes cgroups and networks: only in a test world (make bench)")
     load = os.getloadavg()[0]
+    results = Results()
     # A short path, for the sockets in it.
     with tempfile.TemporaryDirectory() as name, TestEngine(Path(name) / "engine") as engine:
         images.busybox().load(engine.api, images.BUSYBOX_REF)
-        version, measured = measure(engine, Path(name), chosen.rounds, chosen.pods, chosen.idle)
-        measured += in_section("Pod network", network.measure(Path(name) / "network"))
-        skipped, failed = [], False
-        try:
-            with serve(Path(name) / "g", engine.url, "--network", "none") as served:
-                streams = streaming.measure(served, engine, Path(name) / "streams")
-            measured += in_section("Exec and port-forward", streams)
-        except ToolsMissingError as error:
-            skipped.append(f"exec and port-forward: not run ({error})")
-        try:
-            measured += in_section("critest's benchmark", judge.measure(engine, Path(name) / "judge"))
-        except ToolsMissingError as error:
-            skipped.append(f"critest's benchmark: not run ({error})")
-        except CritestError as error:
-            skipped.append(f"critest's benchmark: failed ({error})")
-            failed = True
+        version = measure(results, engine, Path(name), chosen.rounds, chosen.pods, chosen.idle)
     machine = figures.machine(version, load)
-    report.write(machine, measured, skipped)
-    print(report.make_table(machine, measured, skipped))
+    measured = results.in_order()
+    report.write(machine, measured, results.not_measured)
+    print(report.make_table(machine, measured, results.not_measured))
     missed = [f.name for f in measured if f.missed]
     print("missed: " + ", ".join(missed) if missed else "all demands are met")
-    return 1 if missed or failed else 0
+    return 1 if missed or results.failed else 0
 
 
-def measure(
-    engine: TestEngine, folder: Path, rounds: int, pods: int, idle_seconds: float
-) -> tuple[str, list[figures.Figure]]:
-    """All figures but critest's; with the engine's version as crishim tells it."""
+class Results:
+    """What was measured so far, and what could not be: one part that fails does not cost the others."""
+
+    def __init__(self) -> None:
+        self.not_measured: list[str] = []
+        self.failed = False
+        self._sections: dict[str, list[figures.Figure]] = {title: [] for title in SECTIONS}
+
+    def add(self, section: str, measured: Iterable[figures.Figure]) -> None:
+        """Keep figures, and print them, for a run takes many minutes."""
+        made = in_section(section, measured)
+        self._sections[section] += made
+        print("\n".join(report.rows(made)), flush=True)
+
+    @contextmanager
+    def part(self, what: str) -> Iterator[None]:
+        """A part that may fail by itself."""
+        try:
+            yield
+        except ToolsMissingError as error:
+            self.not_measured.append(f"{what}: not run ({error})")
+        except Exception as error:
+            traceback.print_exc()
+            self.not_measured.append(f"{what}: failed ({str(error).splitlines()[0] if str(error) else error!r})")
+            self.failed = True
+
+    def in_order(self) -> list[figures.Figure]:
+        return [figure for section in self._sections.values() for figure in section]
+
+
+def measure(results: Results, engine: TestEngine, folder: Path, rounds: int, pods: int, idle_seconds: float) -> str:
+    """All figures, into `results`; the engine's version as crishim tells it."""
     none = ("--network", "none")
-    measured: list[figures.Figure] = []
+    ref = images.BUSYBOX_REF
+    few = max(10, rounds // 3)
     with serve(folder / "a", engine.url, *none) as served:
-        version = served.client.Version(cri.VersionRequest()).runtime_version
-        start = [memory.idle(served), memory.with_a_log(served, images.BUSYBOX_REF, folder / "log")]
-        start.append(figures.summarize("start to ready", [served.startup * 1000], must=1000))
-        own = verbs.measure(served, str(engine.socket), images.BUSYBOX_REF, rounds)
-        made = creates.measure(served, engine.api, images.BUSYBOX_REF, folder / "mounts", max(5, rounds // 3))
-        calls = reads.measure_status(served, images.BUSYBOX_REF, folder / "bare")
-        spent = cpu.measure(served, engine, images.BUSYBOX_REF, max(1, rounds // 3))
-        written = [logs.measure_latency(served, images.BUSYBOX_REF, folder / "words")]
-    with serve(folder / "b", engine.url, *none) as served:
-        start.append(memory.growth(served, images.BUSYBOX_REF, pods))
-        told = stats.measure(served, images.BUSYBOX_REF, engine.pid)
-        endpoint = f"unix://{folder}/b/crishim.sock"
-        told += events.measure(endpoint, engine.url, images.BUSYBOX_REF, folder / "ends")
-    with serve(folder / "c", "simulated:", *none) as served:
-        lists = reads.measure_lists(served, "busybox", (10, 100, 500, 1000))
-    with serve(folder / "d", engine.url, *none) as served:
-        spent += idle.measure(served, engine.pid, images.BUSYBOX_REF, idle_seconds)
-    with serve(folder / "e", "simulated:", *none) as served:
-        spools = folder / "e" / "run" / "simulated" / "containers"
-        written += logs.measure_passing(served, "busybox", spools, megabytes=20)
-    with serve(folder / "f", "simulated:", *none) as served:
-        written += logs.measure_idle(served, "busybox")
-    with serve(folder / "g", engine.url, "--network", "embedded") as served:
-        own += verbs.measure_embedded(served, images.BUSYBOX_REF, max(10, rounds // 3))
-    written += logs.measure_writer()
-    measured += in_section("Memory and start", start)
-    measured += in_section("Own share of each verb", own)
-    measured += in_section("CreateContainer beside the raw engine's create", made)
-    measured += in_section("Calls that only read", calls)
-    measured += in_section("Lists by number of containers, simulated engine", lists)
-    measured += in_section("Processor time", spent)
-    measured += in_section("Logs", written)
-    measured += in_section("Statistics, metrics and events", told)
-    return version, measured
+        version = str(served.client.Version(cri.VersionRequest()).runtime_version)
+        with results.part("verbs"):
+            results.add(MEMORY, [memory.idle(served), memory.with_a_log(served, ref, folder / "log")])
+            results.add(MEMORY, [figures.summarize("start to ready", [served.startup * 1000], must=1000)])
+            results.add(OWN, verbs.measure(served, str(engine.socket), ref, rounds))
+            results.add(CREATES, creates.measure(served, engine.api, ref, folder / "mounts", max(5, rounds // 3)))
+            results.add(READS, reads.measure_status(served, ref, folder / "bare"))
+            results.add(CPU, cpu.measure(served, engine, ref, max(1, rounds // 3)))
+            results.add(LOGS, [logs.measure_latency(served, ref, folder / "words")])
+    with results.part("memory, statistics and events"), serve(folder / "b", engine.url, *none) as served:
+        results.add(MEMORY, [memory.growth(served, ref, pods)])
+        results.add(STATS, stats.measure(served, ref, engine.pid))
+        results.add(STATS, events.measure(f"unix://{folder}/b/crishim.sock", engine.url, ref, folder / "ends"))
+    with results.part("lists"), serve(folder / "c", "simulated:", *none) as served:
+        results.add(LISTS, reads.measure_lists(served, "busybox", (10, 100, 500, 1000)))
+    with results.part("idle pods"), serve(folder / "d", engine.url, *none) as served:
+        results.add(CPU, idle.measure(served, engine.pid, ref, idle_seconds))
+    with results.part("logs"):
+        with serve(folder / "e", "simulated:", *none) as served:
+            spools = folder / "e" / "run" / "simulated" / "containers"
+            results.add(LOGS, logs.measure_passing(served, "busybox", spools, megabytes=20))
+        with serve(folder / "f", "simulated:", *none) as served:
+            results.add(LOGS, logs.measure_idle(served, "busybox"))
+        results.add(LOGS, logs.measure_writer())
+    with results.part("embedded network"), serve(folder / "g", engine.url, "--network", "embedded") as served:
+        results.add(OWN, verbs.measure_embedded(served, ref, few))
+    with results.part("pod network"):
+        results.add(NETWORK, network.measure(folder / "network"))
+    with results.part("exec and port-forward"), serve(folder / "h", engine.url, *none) as served:
+        results.add(STREAMING, streaming.measure(served, engine, folder / "streams"))
+    with results.part("critest's benchmark"):
+        results.add(CRITEST, judge.measure(engine, folder / "judge"))
+    return version
 
 
 def compare(a: Path, b: Path) -> int:
