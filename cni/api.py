@@ -52,12 +52,15 @@ class CNI:
         self._timeout = timeout
 
     def missing(self, network: NetworkConfList) -> str:
-        """Say which plugin of `network` is not installed, "" when none is missing.  Cheap (a few stats)."""
-        for plugin in network.plugins:
+        """Say which plugin of `network` is not installed, with its position; "" when none is missing.
+
+        Cheap (a few stats).
+        """
+        for index, plugin in enumerate(network.plugins):
             try:
                 self._invoker.find(plugin["type"])
             except CNIError as error:
-                return str(error)
+                return f"plugins[{index}].type: {error}"
         return ""
 
     async def add(self, network: NetworkConfList, attachment: Attachment) -> Result:

@@ -367,6 +367,15 @@ class NetworkFailed(CRIError):
     kind = Kind.INTERNAL
 
 
+class HostPortTaken(NetworkFailed):
+    """A pod of the embedded network asked for a host port that another pod has; the message names both.
+
+    Caller: stop the other pod, or ask for another port; then repeat the call.
+    """
+
+    kind = Kind.FAILED_PRECONDITION
+
+
 class NetnsError(CRIError):
     """A network namespace could not be made, pinned, entered or released.
 

@@ -90,7 +90,11 @@ table), and no program or file.
   A foreign nftables chain that drops must accept the interface `crishim0`; the log names it.
 - A host port is reached at every IPv4 and IPv6 address of the host, and at 127.0.0.1. It is not at ::1: the kernel lets
   no packet from there leave the host.
-- A pod whose host port another pod has is refused. Ports that a process of the host listens on are not known.
+- A pod whose host port another pod has is refused (HostPortTaken). Ports that a process of the host listens on are not
+  known.
+- Rules that were flushed, the pair in a foreign chain, and a bridge that was deleted, put down or stripped of its
+  address are put back at the next pod's attach, or within 10 seconds; `Status` says so of the bridge. Pods keep their
+  addresses, and are ports of the new bridge.
 - SCTP ports need the kernel's SCTP tracking.
 - `net.ipv4.ip_forward`, and its IPv6 counterpart where pods have IPv6, are switched on. A host whose own IPv6 address
   comes from router advertisements then needs `accept_ra` 2.

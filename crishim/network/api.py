@@ -75,9 +75,9 @@ class NetworkStatus:
 
     ready: bool
     reason: str = ""
-    """One CamelCase word (`NetworkPluginNotReady`), "" when ready."""
+    """One CamelCase word (`NetworkPluginNotReady`); when ready "" where nothing is amiss."""
     message: str = ""
-    """For people: what is missing and where; "" when ready."""
+    """For people: what is missing and where; when ready what was passed over, "" where nothing was."""
 
 
 class PodNetwork(ABC):

@@ -1,7 +1,8 @@
 """The backend `cni`: the plugins of the first usable conflist give pods their network.
 
 The configuration folder is looked at whenever a pod is to be attached or the status is asked for, so that a new
-conflist counts for the next pod.
+conflist counts for the next pod.  One that cannot be used, or of which a plugin is not installed, is passed over for
+the next one, and the status says so.
 """
 
 from __future__ import annotations
@@ -10,10 +11,9 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from cni import CNI, CNIError, ExecInvoker, NetworkConfList, versions
-from cni.conf import fingerprint, load_first
+from cni.conf import fingerprint, load_dir
 from cni.errors import UnsupportedVerb
 from cni.strays import end_strays
 from crishim.network.api import NetworkStatus, PodAttachment
@@ -27,6 +27,8 @@ SEEN = "cni_seen"
 """Key in `NetworkMemory`: path of a network configuration that was once there."""
 MISSING = "NetworkConfigMissing"
 """Reason of the status of a folder without any configuration."""
+PASSED_OVER = "NetworkConfigPassedOver"
+"""Reason of the status of a folder with a network that is used, and with configurations that cannot be."""
 
 _STATUS_PERIOD = 10.0
 """Seconds between two questions for STATUS; each runs every plugin of the network once."""
@@ -54,8 +56,14 @@ class CniNetwork(ConflistNetwork):
         self._conf_dir = conf_dir
         self._missing_hint = missing_hint
         self._fingerprint: tuple[object, ...] | None = None
+        self._usable: tuple[NetworkConfList, ...] = ()
+        """Those that can be read, in order."""
         self._network: NetworkConfList | None = None
-        self._status = NetworkStatus(ready=False)
+        """The one for new pods: the first of which all plugins are installed, or else the first."""
+        self._unreadable: tuple[str, ...] = ()
+        """What is wrong with files that cannot be used."""
+        self._faults: tuple[str, ...] = ()
+        """That, and what the networks lack that were passed over."""
         self._answers: dict[str, str] = {}
         """What the plugins of the present network last said to STATUS, by its text: "" is yes."""
         self._changed = asyncio.Event()
@@ -71,17 +79,25 @@ class CniNetwork(ConflistNetwork):
 
     def status(self) -> NetworkStatus:
         network = self._current()
-        if network is not None and (missing := self._cni.missing(network)):
-            return NetworkStatus(False, "PluginMissing", f"{network.path}: {missing}")
-        if network is not None and self._asking is not None and versions.has_gc_and_status(network.cni_version):
+        faults = "; ".join(self._faults)
+        if network is None:
+            if faults:
+                return NetworkStatus(False, "NetworkConfigInvalid", faults)
+            hint = self._missing_hint() if self._missing_hint is not None else ""
+            message = f"no network configuration in {self._conf_dir}"
+            return NetworkStatus(False, MISSING, f"{message}: {hint}" if hint else message)
+        if missing := self._cni.missing(network):
+            also = f"; {faults}" if faults else ""
+            return NetworkStatus(False, "PluginMissing", f"{network.path}: {missing}{also}")
+        if self._asking is not None and versions.has_gc_and_status(network.cni_version):
             answer = self._answers.get(network.text)
             if answer is None:
                 return NetworkStatus(False, "NetworkStatusPending", f"{network.path}: its plugins are being asked")
             if answer:
                 return NetworkStatus(False, "NetworkStatusFalse", f"{network.path}: {answer}")
-        if self._status.reason == MISSING and self._missing_hint is not None and (hint := self._missing_hint()):
-            return replace(self._status, message=f"{self._status.message}: {hint}")
-        return self._status
+        if faults:
+            return NetworkStatus(True, PASSED_OVER, f"{network.path} is used; {faults}")
+        return NetworkStatus(ready=True)
 
     async def start(self) -> None:
         self._asking = asyncio.create_task(self._keep_asking(), name="CNI status")
@@ -122,25 +138,43 @@ class CniNetwork(ConflistNetwork):
     def _current(self) -> NetworkConfList | None:
         """Return the network for new pods; reads the folder again when something in it has changed."""
         found = fingerprint(self._conf_dir)
-        if found != self._fingerprint:
+        changed = found != self._fingerprint
+        if changed:
             self._fingerprint = found
-            self._changed.set()
             self._reload()
+        if changed or len(self._usable) > 1:  # plugins come and go without a change of the folder
+            self._choose()
         return self._network
 
     def _reload(self) -> None:
         try:
-            self._network, faults = load_first(self._conf_dir)
-            reasons = [str(fault) for fault in faults]
+            loaded = load_dir(self._conf_dir)
         except OSError as error:
-            self._network, reasons = None, [f"{self._conf_dir} cannot be read: {error.strerror}"]
-        for reason in reasons:
-            log.warning("network configuration is passed over: %s", reason)
-        if self._network is not None:
-            log.info("network %s (%s) is used for new pods", self._network.name, self._network.path)
-            self._memory.put(SEEN, self._network.path)
-            self._status = NetworkStatus(ready=True)
-        elif reasons:
-            self._status = NetworkStatus(False, "NetworkConfigInvalid", "; ".join(reasons))
+            self._usable, self._unreadable = (), (f"{self._conf_dir} cannot be read: {error.strerror}",)
         else:
-            self._status = NetworkStatus(False, MISSING, f"no network configuration in {self._conf_dir}")
+            self._usable, self._unreadable = loaded.networks, tuple(map(str, loaded.faults))
+        self._network = None
+        self._changed.set()
+
+    def _choose(self) -> None:
+        """Take the first network that can be run; with none of them the first, for the status to say what it lacks."""
+        lacking: list[str] = []
+        chosen = None
+        for network in self._usable:
+            missing = self._cni.missing(network)
+            if not missing:
+                chosen = network
+                break
+            lacking.append(f"{network.path}: {missing}")
+        if chosen is None and self._usable:
+            chosen, lacking = self._usable[0], lacking[1:]
+        faults = (*self._unreadable, *lacking)
+        for fault in faults:
+            if fault not in self._faults:
+                log.warning("network configuration is passed over: %s", fault)
+        self._faults = faults
+        if chosen is not None and chosen is not self._network:
+            log.info("network %s (%s) is used for new pods", chosen.name, chosen.path)
+            self._memory.put(SEEN, chosen.path)
+            self._changed.set()
+        self._network = chosen

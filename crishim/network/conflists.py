@@ -68,7 +68,7 @@ class ConflistNetwork(PodNetwork):
             network = parse_conflist(planned.config)
             result = await self._cni.add(network, make_attachment(pod, planned, pod.netns_path))
         except CNIError as error:
-            raise _failed("attached to", pod, error) from error
+            raise self._refusal(pod, error) from error
         ips = result.addresses(planned.interface)
         if not ips:
             raise NetworkFailed(
@@ -76,6 +76,10 @@ class ConflistNetwork(PodNetwork):
                 sandbox=pod.sandbox_id,
             )
         return replace(planned, result=result.text, ips=ips)
+
+    def _refusal(self, pod: PodAttachment, error: CNIError) -> NetworkFailed:
+        """Return the error for an attach that failed with `error`."""
+        return _failed("attached to", pod, error)
 
     async def detach(self, pod: PodAttachment, attached: Attached | None) -> None:
         if attached is None:

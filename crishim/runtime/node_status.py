@@ -79,7 +79,8 @@ def node_status(rt: Runtime) -> NodeStatus:
     runtime_ready = Condition("RuntimeReady", error is None)
     if error is not None:
         runtime_ready = Condition("RuntimeReady", False, "DockerDaemonNotReady", str(error))
-    network_ready = Condition("NetworkReady", network.ready)
+    # Ready, it may still have a word for people: a configuration that cannot be used, and was passed over.
+    network_ready = Condition("NetworkReady", True, network.reason, network.message)
     if not network.ready:
         network_ready = Condition(
             "NetworkReady", False, "NetworkPluginNotReady", f"{network.reason}: {network.message}"

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
+import grpc
 import pytest
 
 from crishim.cri.v1 import runtime_pb2 as pb
@@ -20,20 +21,21 @@ GATEWAY = "203.0.113.1"
 SCTP = 132
 """The protocol's number, which Python has a name for only where it was built with SCTP's headers."""
 SERVER = f"""
-import socket
+import socket, sys
 listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, {SCTP})
 listener.bind(("0.0.0.0", 9000))
 listener.listen()
 print("listening", flush=True)
-client, _ = listener.accept()
-client.sendall(client.recv(100).upper())
-client.close()
+for _ in range(int(sys.argv[1])):
+    client, _ = listener.accept()
+    client.sendall(client.recv(100).upper())
+    client.close()
 """
 CLIENT = f"""
-import socket
+import socket, sys
 server = socket.socket(socket.AF_INET, socket.SOCK_STREAM, {SCTP})
 server.settimeout(60)
-server.connect(("{GATEWAY}", 19000))
+server.connect((sys.argv[1], 19000))
 server.sendall(b"through a host port")
 print(server.recv(100).decode())
 """
@@ -59,7 +61,7 @@ def nothing_left(guest: Guest) -> Iterator[None]:
     yield
     leases = "/var/lib/cni/networks"
     assert guest.run(f"cd {leases} && find sctp vlan* -name '203.*'; true") == "", "addresses that nobody has"
-    guest.run(f"rm -rf {leases}/sctp {leases}/vlan*; ip link delete judged0")
+    guest.run(f"rm -rf {leases}/sctp {leases}/vlan*; if [ -e /sys/class/net/judged0 ]; then ip link delete judged0; fi")
 
 
 def local(first: int) -> dict[str, Any]:
@@ -79,16 +81,61 @@ def inside(sandbox_id: str, command: str) -> str:
     return f"ip netns exec crishim-{sandbox_id} {command}"
 
 
-def test_sctp_through_a_host_port(node: Node) -> None:
+MAPPING = pb.PortMapping(protocol=pb.SCTP, container_port=9000, host_port=19000)
+
+
+def serve(node: Node, pod: Pod, clients: int) -> None:
+    """Let a pod listen on its SCTP port until so many clients were answered."""
     node.guest.write("/tmp/server.py", SERVER)
     node.guest.write("/tmp/client.py", CLIENT)
-    mapping = pb.PortMapping(protocol=pb.SCTP, container_port=9000, host_port=19000)
-    with network(node.guest, "sctp", ipam=local(10)), node.pod(port_mappings=[mapping]) as pod:
-        serve = inside(pod.id, "python3 /tmp/server.py >/tmp/served 2>&1 </dev/null &")
-        node.guest.run(serve)
-        wait_for(lambda: node.guest.run("cat /tmp/served"), lambda text: text == "listening\n")
-        assert node.guest.run("python3 /tmp/client.py").strip() == "THROUGH A HOST PORT"
+    node.guest.run("rm -f /tmp/served")
+    node.guest.run(inside(pod.id, f"python3 /tmp/server.py {clients} >/tmp/served 2>&1 </dev/null &"))
+    wait_for(lambda: node.guest.run("cat /tmp/served; true"), lambda text: text == "listening\n")
+
+
+def test_sctp_through_a_host_port(node: Node) -> None:
+    with network(node.guest, "sctp", ipam=local(10)), node.pod(port_mappings=[MAPPING]) as pod:
+        serve(node, pod, 1)
+        assert node.guest.run(f"python3 /tmp/client.py {GATEWAY}").strip() == "THROUGH A HOST PORT"
     assert "19000" not in node.guest.run("iptables-save")
+
+
+EMBEDDED = "/etc/systemd/system/crishim.service.d/embedded.conf"
+
+
+def restart(node: Node) -> None:
+    """Let the service read its unit again."""
+    node.guest.run("systemctl daemon-reload && systemctl restart crishim")
+    node.reconnect()
+    node.wait_ready()
+
+
+@pytest.fixture
+def embedded(node: Node) -> Iterator[None]:
+    """The node gives its pods the embedded network; afterwards nothing of it is left."""
+    node.guest.write(EMBEDDED, "[Service]\nEnvironment=CRISHIM_NETWORK=embedded\n")
+    restart(node)
+    yield
+    node.guest.run(f"rm {EMBEDDED}")
+    restart(node)
+    assert "crishim0" not in node.guest.run("ls /sys/class/net")
+    assert "--comment crishim" not in node.guest.run("iptables-save")
+
+
+def test_sctp_through_a_host_port_of_the_embedded_network(node: Node, embedded: None) -> None:
+    """From the host, from another pod, and from the pod itself, beside Docker, whose FORWARD chain drops."""
+    with node.pod(port_mappings=[MAPPING]) as pod, node.pod() as other:
+        serve(node, pod, 3)
+        gateway = "10.86.0.1"
+        assert address(node, pod.id).startswith("10.86.")
+        for place in ("", inside(other.id, ""), inside(pod.id, "")):
+            said = node.guest.run(f"{place}python3 /tmp/client.py {gateway}").strip()
+            assert said == "THROUGH A HOST PORT", place
+        with (
+            pytest.raises(grpc.RpcError, match=r"host port 19000/sctp is taken by pod default/pod-"),
+            node.pod(port_mappings=[MAPPING]),
+        ):
+            pass
 
 
 def test_pods_on_a_bridges_vlans(node: Node) -> None:

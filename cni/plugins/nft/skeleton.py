@@ -15,6 +15,7 @@ there are.  As `nft list table inet crishim` shows them:
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 from collections.abc import Iterable, Mapping
 
@@ -125,7 +126,8 @@ def chain_rules(name: str) -> list[tuple[bytes, ...]]:
     raise ValueError(f"{name!r} is no chain of a subnet")
 
 
-def make_skeleton(*, present: bool) -> list[Request]:
+@functools.cache  # always the same, and long: encoding it anew would cost a lone pod half a millisecond
+def make_skeleton(*, present: bool) -> tuple[Request, ...]:
     """Return what makes the table, or makes it what it should be where it is `present`.  Elements stay."""
     requests = [encode.table(TABLE)]
     for number, (name, (key, data)) in enumerate(_SETS.items(), start=1):
@@ -136,16 +138,18 @@ def make_skeleton(*, present: bool) -> list[Request]:
         requests.append(encode.delete_rules(TABLE))
     for chain, rules in RULES.items():
         requests += [encode.rule(TABLE, chain, *rule) for rule in rules]
-    return requests
+    return tuple(requests)
 
 
 def make_chains(names: Iterable[str]) -> list[Request]:
     """Return what makes subnets' chains, or makes them what they should be."""
-    requests = []
-    for name in names:
-        requests += [encode.chain(TABLE, name), encode.delete_rules(TABLE, name)]
-        requests += [encode.rule(TABLE, name, *rule) for rule in chain_rules(name)]
-    return requests
+    return [request for name in names for request in _make_chain(name)]
+
+
+@functools.lru_cache(maxsize=64)
+def _make_chain(name: str) -> tuple[Request, ...]:
+    rules = [encode.rule(TABLE, name, *rule) for rule in chain_rules(name)]
+    return encode.chain(TABLE, name), encode.delete_rules(TABLE, name), *rules
 
 
 def guard(interface: str) -> Element:

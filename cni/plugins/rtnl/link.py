@@ -151,6 +151,11 @@ def set_up_port(name: str, alias: str, port: Port) -> Request:
     return _NEWLINK, 0, _info(_UP) + b"".join(parts)
 
 
+def set_master(name: str, bridge: int) -> Request:
+    """Make the link `name` a port of the bridge with index `bridge`."""
+    return _SETLINK, 0, _info() + text(_IFNAME, name) + u32(_MASTER, bridge)
+
+
 def set_up(index: int) -> Request:
     """Put a link up."""
     return _SETLINK, 0, _info(_UP, index)

@@ -10,14 +10,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from cni import CNI, CNIError, NetworkConfList
+from cni.errors import PluginError
+from cni.plugins.portmap_rules import TAKEN
 from cni.plugins.registry import EmbeddedInvoker, load
-from crishim.errors import InvalidArgument, NetworkFailed
+from crishim.errors import HostPortTaken, InvalidArgument, NetworkFailed
 from crishim.network import cni_args, netns
 from crishim.network.api import Attached, NetworkStatus, PodAttachment
 from crishim.network.conflists import POD_CIDR, ConflistNetwork
-from crishim.network.embedded.bridge import remove_unused_bridge
-from crishim.network.embedded.conf import BRIDGE, keep_plugins, make_conflist
-from crishim.network.embedded.rules import Rules
+from crishim.network.embedded.bridge import find_index, remove_unused_bridge
+from crishim.network.embedded.conf import BRIDGE, NAME, keep_plugins, make_conflist
+from crishim.network.embedded.rules import PERIOD, Rules
 from crishim.network.embedded.taken import find_overlap, leads_elsewhere
 from crishim.network.setup import NetworkSetup
 
@@ -57,6 +59,12 @@ class EmbeddedNetwork(ConflistNetwork):
             return NetworkStatus(False, "RangeChanged", reason)
         if problem := self._rules.problem:
             return NetworkStatus(False, "PacketFilter", problem)
+        if self._rules.pods and not find_index():
+            # Ready all the same: the next pod's attach makes it anew, and has the others connected again.
+            reason = (
+                f"the bridge {BRIDGE} was deleted under {self._rules.pods} pods; it is made again within {PERIOD:g} s"
+            )
+            return NetworkStatus(True, "BridgeGone", reason)
         return NetworkStatus(ready=True)
 
     def plan(self, pod: PodAttachment) -> Attached:
@@ -76,6 +84,14 @@ class EmbeddedNetwork(ConflistNetwork):
             self._attaching -= 1
         await self._rules.after_attach()
         return attached
+
+    def _refusal(self, pod: PodAttachment, error: CNIError) -> NetworkFailed:
+        if not isinstance(error, PluginError) or (error.plugin, error.code) != ("portmap", TAKEN):
+            return super()._refusal(pod, error)
+        _, _, holder = error.details.partition(f"by {NAME} ")
+        sandbox_id = holder.partition(" ")[0]
+        owner = self._rules.name_of(sandbox_id) or f"sandbox {sandbox_id[:13]}"
+        return HostPortTaken(f"pod {pod.namespace}/{pod.name}: {error.message} by {owner}", sandbox=pod.sandbox_id)
 
     async def detach(self, pod: PodAttachment, attached: Attached | None) -> None:
         await self._rules.forget(pod.sandbox_id)

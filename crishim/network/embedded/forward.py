@@ -12,9 +12,9 @@ import logging
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from cni.plugins.nft import foreign
+from crishim.network.embedded import legacy
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +22,6 @@ MARK = "crishim"
 """Comment of the rules."""
 
 _PROGRAM = {4: "iptables", 6: "ip6tables"}
-_LEGACY_TABLES = {4: Path("/proc/self/net/ip_tables_names"), 6: Path("/proc/self/net/ip6_tables_names")}
 _LEGACY_DROPS = ("-P FORWARD DROP", "-A FORWARD -j DROP", "-A FORWARD -j REJECT")
 _DOCKER_USER = "DOCKER-USER"
 _LIMIT = 10.0  # seconds for one run of iptables
@@ -47,6 +46,14 @@ class Forward:
     def __init__(self, bridge: str) -> None:
         self._bridge = bridge
         self._told: set[str] = set()
+        self._legacy: legacy.Seen | None = None
+
+    async def changed(self) -> bool:
+        """Say whether anybody changed the older iptables' rules since `ensure`, or whether that cannot be told."""
+        if not legacy.is_in_use():
+            return False
+        now = await asyncio.to_thread(_look_at_legacy)
+        return now is None or now != self._legacy
 
     async def ensure(self) -> str:
         """Put the pair where it is needed and missing; return what keeps us from it, "" when nothing does.
@@ -74,6 +81,7 @@ class Forward:
                 )
         for chain in await asyncio.to_thread(foreign.forward_chains_that_drop):
             self._warn_of(chain)
+        self._legacy = await asyncio.to_thread(_look_at_legacy)
         return "; ".join(problems)
 
     async def remove(self) -> None:
@@ -83,7 +91,7 @@ class Forward:
                 found = await asyncio.to_thread(foreign.find_chain, version, "filter", chain)
                 if found is not None and found.mentions(MARK):
                     await self._take(_Owner(version, "nft", chain, in_place=True))
-                if has_legacy(version):
+                if legacy.is_in_use(version):
                     await self._take(_Owner(version, "legacy", chain, in_place=True))
 
     async def _put(self, owner: _Owner) -> None:
@@ -107,7 +115,7 @@ class Forward:
     async def _find_legacy(self) -> list[_Owner]:
         owners = []
         for version in _PROGRAM:
-            if not has_legacy(version):
+            if not legacy.is_in_use(version):
                 continue
             program = await _find_program(_Owner(version, "legacy", "FORWARD", in_place=False))
             rules = (await _run(program, "-S", "FORWARD"))[1].splitlines()
@@ -130,6 +138,15 @@ class Forward:
             log.warning("chain %s drops what it does not know: it must accept interface %s", name, self._bridge)
 
 
+def _look_at_legacy() -> legacy.Seen | None:
+    """Return what there is of the older iptables' rules, None where it cannot be told: then it is as if it changed."""
+    try:
+        return legacy.look(MARK)
+    except OSError as error:
+        log.debug("%s", error)
+        return None
+
+
 def _find_nft() -> list[_Owner]:
     owners = []
     for version in _PROGRAM:
@@ -143,16 +160,6 @@ def _find_nft() -> list[_Owner]:
             marked += users.mentions(MARK)
         owners.append(_Owner(version, "nft", name, in_place=marked >= 2))
     return owners
-
-
-def has_legacy(version: int | None = None) -> bool:
-    """Whether a filter table of the older iptables is in use, which tells nobody when it changes."""
-    if version is None:
-        return any(map(has_legacy, _PROGRAM))
-    try:
-        return "filter" in _LEGACY_TABLES[version].read_text(encoding="ascii").split()
-    except OSError:
-        return False
 
 
 async def _find_program(owner: _Owner) -> str:

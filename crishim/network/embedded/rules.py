@@ -1,7 +1,7 @@
-"""Keeps the packet filter's rules of the attached pods in place, whoever flushes them.
+"""Keeps the packet filter's rules of the attached pods in place, and the pods on their bridge, whoever takes them away.
 
 Attaching a pod puts its own rules there, and the table's.  Those of the others are put back when rules were changed by
-somebody else: at the next attach, and by a look every ten seconds.
+somebody else: at the next attach, and by a look every ten seconds.  So are pods whose bridge was deleted.
 """
 
 from __future__ import annotations
@@ -21,23 +21,28 @@ from cni.plugins.nft.ruleset import ruleset
 from cni.plugins.registry import load
 from crishim.network import netns
 from crishim.network.api import Attached
-from crishim.network.embedded.forward import Forward, has_legacy
+from crishim.network.embedded import legacy
+from crishim.network.embedded.bridge import Lines, find_index
+from crishim.network.embedded.forward import Forward
 
 log = logging.getLogger(__name__)
 
-_PERIOD = 10.0
-"""Seconds between looks.  One costs a system call as long as nobody changes any rule."""
+PERIOD = 10.0
+"""Seconds between looks.  As long as nobody changed anything one costs a list of the bridge's ports."""
 
 
 class Rules:
     """The rules of all attached pods.  Of one event loop."""
 
-    def __init__(self, bridge: str, period: float = _PERIOD) -> None:
+    def __init__(self, bridge: str, period: float = PERIOD) -> None:
         self._period = period
         self._kept: dict[str, Attached] = {}
         self._forward = Forward(bridge)
         self._mending = asyncio.Lock()
+        self._lines = Lines()
         self._reads = -1
+        self._index = 0
+        """The bridge's number when it was last looked at."""
         self._watching: asyncio.Task[None] | None = None
         self.problem = ""
         """What keeps pods' packets from passing, for people; "" when nothing is known to."""
@@ -46,6 +51,13 @@ class Rules:
     def pods(self) -> int:
         """How many pods' rules are kept."""
         return len(self._kept)
+
+    def name_of(self, sandbox_id: str) -> str:
+        """Name a pod whose rules are kept (`pod NAMESPACE/NAME`), "" one that is not known."""
+        if (attached := self._kept.get(sandbox_id)) is None:
+            return ""
+        args = json.loads(attached.args)["args"]
+        return f"pod {args['K8S_POD_NAMESPACE']}/{args['K8S_POD_NAME']}"
 
     async def remove_foreign(self) -> None:
         """Take away what was put into foreign chains; what cannot be is logged."""
@@ -66,21 +78,32 @@ class Rules:
 
     async def after_attach(self) -> None:
         """Mend what others changed since the last look; nothing if nobody did."""
-        if ruleset().reads != self._reads:
+        index = find_index()
+        another = index != self._index and self.pods > 1  # the first pod's attach has made it
+        self._index = index
+        if another or ruleset().reads != self._reads or await self._forward.changed():
             await self.mend()
 
     async def mend(self) -> None:
         """Put back what is gone, and see to foreign chains.  What cannot be done is in `problem`."""
         async with self._mending:
             try:
-                changed = await netns.in_thread(lambda: _put_back(self._kept, self._reads), "rules")
-                problem = await self._forward.ensure() if changed or has_legacy() else self.problem
+                changed = await netns.in_thread(self._look, "rules")
+                problem = await self._forward.ensure() if changed or legacy.is_in_use() else self.problem
                 self._reads = ruleset().reads
             except (OSError, CNIError) as error:
-                problem = f"rules cannot be put back: {error}"
+                problem = f"what was taken away cannot be put back: {error}"
+                self._reads = -1  # the next look is at everything again
             if problem and problem != self.problem:
                 log.warning("%s", problem)
             self.problem = problem
+
+    def _look(self) -> bool:
+        """Make sure of bridge and rules; False: nobody changed any rule.  Raises OSError, CNIError."""
+        connected = self._lines.mend(self._kept)
+        self._index = find_index()
+        # A new bridge has lost settings that host ports need.
+        return _put_back(self._kept, -1 if connected else self._reads)
 
     async def start(self) -> None:
         """Begin to look."""

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from crishim.errors import NetworkFailed
+from crishim.errors import HostPortTaken, Kind, NetworkFailed
 from crishim.model import PortMapping, Protocol
 from crishim.network import netns
-from crishim.network.api import Attached
+from crishim.network.api import Attached, NetworkStatus
 from crishim.network.embedded.backend import EmbeddedNetwork
 from tests.integration.network.node import Node, attach
 
@@ -46,6 +46,52 @@ async def test_flushed_rules_come_back(node: Node, network: EmbeddedNetwork) -> 
     assert node.ask(1, "10.87.0.1", 18200) == "10.87.0.1"
     for number in (0, 1):
         await network.detach(node.pod(number), first if number == 0 else None)
+
+
+DELETED, DOWN, FLUSHED = "link delete crishim0", "link set crishim0 down", "address flush dev crishim0"
+
+
+@pytest.mark.parametrize(
+    ("what", "by_attach"),
+    [(DELETED, False), (DELETED, True), (DOWN, False), (FLUSHED, False)],  # each attach makes sure of the latter two
+)
+async def test_pods_are_connected_again_when_their_bridge_was_taken_away(
+    node: Node, what: str, by_attach: bool
+) -> None:
+    """Status says that it is gone; a look, or the next pod, brings it back, with its address, ports and host ports."""
+    network = node.network("10.87.0.0/16,fd00:87::/64")
+    await network.start()
+    pods = [node.pod(0, host_port=18200), node.pod(1)]
+    records = [await attach(network, pod) for pod in pods]
+    mac = Path("/sys/class/net/crishim0/address").read_text()
+    node.serve(0)
+    assert network.status() == NetworkStatus(True)
+    subprocess.run(["ip", *what.split()], check=True)
+    assert node.ask(None, "10.87.0.2", 80, timeout=0.5) == ""
+    with pytest.raises(NetworkFailed, match="the bridge crishim0"):
+        await network.check(pods[0], records[0])
+    if what == DELETED:
+        status = network.status()
+        assert (status.ready, status.reason) == (True, "BridgeGone")
+        assert "crishim0 was deleted under 2 pods" in status.message
+    if not by_attach:
+        await network._rules.mend()
+    else:
+        pods.append(node.pod(2))
+        records.append(await attach(network, pods[2]))
+    assert network.status() == NetworkStatus(True)
+    for pod, record in zip(pods, records, strict=True):
+        await network.check(pod, record)
+    assert Path("/sys/class/net/crishim0/address").read_text() == mac, "pods know their gateway by it"
+    assert node.ask(1, "10.87.0.2", 80) == "10.87.0.3"
+    assert node.ask(None, "10.87.0.2", 80) == "10.87.0.1"
+    assert node.ask(None, "127.0.0.1", 18200) == "10.87.0.1"
+    assert node.ask(0, "10.87.0.1", 18200) == "10.87.0.1", "the pod itself"
+    for pod, record in zip(pods, records, strict=True):
+        await network.detach(pod, record)
+        await network.settle(pod.sandbox_id)
+    await network.close()
+    assert node.left() == []
 
 
 ECHO = """
@@ -119,8 +165,11 @@ async def test_pods_reach_no_service_on_the_host_s_loopback(node: Node, network:
 async def test_a_port_that_is_taken(node: Node, network: EmbeddedNetwork) -> None:
     first = await attach(network, node.pod(0, host_port=18200))
     planned = network.plan(node.pod(1, host_port=18200))
-    with pytest.raises(NetworkFailed, match=r"host port 18200/tcp is taken \(by crishim pod0 eth0\)"):
+    with pytest.raises(
+        HostPortTaken, match=r"^pod shop/web-1: host port 18200/tcp is taken by pod shop/web-0$"
+    ) as caught:
         await network.attach(node.pod(1), planned)
+    assert caught.value.kind is Kind.FAILED_PRECONDITION
     await network.detach(node.pod(1), planned)
     await network.check(node.pod(0), first)
     await network.detach(node.pod(0), first)

@@ -43,17 +43,18 @@ async def test_a_foreign_chain_that_drops(node: Node, chain: str, flavour: str) 
     node.serve(0)
     assert node.ask(1, attached.ips[0], 80) == also.ips[0]
     assert pair(chain, flavour) == [1, 2], "at its head"
-    iptables(f"-F {chain}", flavour=flavour)
-    if chain == "DOCKER-USER":
-        iptables("-A DOCKER-USER -j RETURN", flavour=flavour)
-    assert node.ask(1, attached.ips[0], 80, timeout=0.5) == ""
-    await network._rules.mend()
-    assert pair(chain, flavour) == [1, 2]
-    assert node.ask(1, attached.ips[0], 80) == also.ips[0]
-    await network.detach(pod, attached)
-    await network.detach(other, also)
-    await network.settle(pod.sandbox_id)
-    await network.settle(other.sandbox_id)
+    third = node.pod(2)
+    for mend in (network._rules.mend, lambda: attach(network, third)):
+        iptables(f"-F {chain}", flavour=flavour)
+        if chain == "DOCKER-USER":
+            iptables("-A DOCKER-USER -j RETURN", flavour=flavour)
+        assert node.ask(1, attached.ips[0], 80, timeout=0.5) == ""
+        record = await mend()
+        assert pair(chain, flavour) == [1, 2]
+        assert node.ask(1, attached.ips[0], 80) == also.ips[0]
+    for one, of_it in ((pod, attached), (other, also), (third, record)):
+        await network.detach(one, of_it)
+        await network.settle(one.sandbox_id)
     await network.close()
     assert pair(chain, flavour) == []
     assert [rule for rule in firewall.rules() if "crishim" not in rule] == foreign

@@ -124,9 +124,15 @@ def test_configuration_emptied(world: CrishimServer) -> None:
     assert host_pod.say("echo up", linux=linux(namespace_options=pb.NamespaceOption(network=pb.NODE))) == "up\n"
     pod.remove()
     assert leases(world.cni) == []
+    broken = world.cni.conf / "05-broken.conflist"
+    broken.write_text('{"name": }')
     conflist.write_text(text)
-    assert world.condition("NetworkReady").status
+    condition = world.condition("NetworkReady")
+    assert condition.status, "the next one is used"
+    assert condition.reason == "NetworkConfigPassedOver"
+    assert f"{broken}: line 1 column 10: Expecting value" in condition.message
     Pod(world)
+    broken.unlink()
 
 
 def test_add_fails(world: CrishimServer, tally: ScriptedPlugin) -> None:

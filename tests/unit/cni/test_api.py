@@ -162,7 +162,7 @@ async def test_status_and_version():
 def test_missing_plugins_are_named():
     cni = CNI(FakeInvoker())
     assert cni.missing(network()) == ""
-    assert "'missing'" in cni.missing(network("1.0.0", "a", "missing"))
+    assert cni.missing(network("1.0.0", "a", "missing")).startswith("plugins[1].type: plugin 'missing'")
 
 
 @pytest.mark.parametrize(

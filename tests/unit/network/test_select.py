@@ -150,6 +150,66 @@ def test_broken_configurations_are_named_and_passed_over(conf):
     assert network.status().ready
 
 
+BAD = {
+    "broken JSON": ('{"name": }', "line 1 column 10: Expecting value"),
+    "unknown plugin": (
+        '{"cniVersion": "1.0.0", "name": "x", "plugins": [{"type": "bridge"}, {"type": "nowhere"}]}',
+        "plugins[1].type: plugin 'nowhere': no executable of this name in ",
+    ),
+    "wrong version": (
+        '{"cniVersion": "9.9.9", "name": "x", "plugins": [{"type": "bridge"}]}',
+        "cniVersion: 9.9.9 is not supported, only 0.1.0, ",
+    ),
+    "empty plugin list": (
+        '{"cniVersion": "1.0.0", "name": "x", "plugins": []}',
+        "plugins: must hold at least one plugin",
+    ),
+}
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_a_bad_conflist_is_named_and_the_next_one_used(conf, bad):
+    """The status is ready and says which file is passed over, where in it, and why."""
+    text, words = BAD[bad]
+    (conf / "05-x.conflist").write_text(text)
+    install(conf)
+    network = make(conf)
+    status = network.status()
+    assert (status.ready, status.reason) == (True, "NetworkConfigPassedOver")
+    assert status.message.startswith(f"{conf}/10-net.conflist is used; {conf}/05-x.conflist: {words}")
+    assert json.loads(network.plan(POD).config)["name"] == "10-net"
+    (conf / "05-x.conflist").unlink()
+    assert network.status() == NetworkStatus(True)
+
+
+def test_of_two_networks_of_one_name_the_first_is_used(conf):
+    install(conf)
+    (conf / "20-twin.conflist").write_text((conf / "10-net.conflist").read_text())
+    network = make(conf)
+    status = network.status()
+    assert (status.ready, status.reason) == (True, "NetworkConfigPassedOver")
+    twin = f"{conf}/20-twin.conflist: name: '10-net' is the name of the network in {conf}/10-net.conflist"
+    assert status.message == f"{conf}/10-net.conflist is used; {twin}"
+    assert json.loads(network.plan(POD).config)["name"] == "10-net"
+    (conf / "10-net.conflist").unlink()
+    assert network.status() == NetworkStatus(True)
+
+
+def test_a_plugin_that_is_installed_later_brings_its_network_back(conf):
+    """Without a change of the folder of configurations; so does one that is taken away."""
+    install(conf)
+    (conf / "05-x.conflist").write_text(BAD["unknown plugin"][0])
+    network = make(conf)
+    assert json.loads(network.plan(POD).config)["name"] == "10-net"
+    plugin = conf.parent / "bin" / "nowhere"
+    plugin.touch(0o755)
+    assert network.status() == NetworkStatus(True)
+    assert json.loads(network.plan(POD).config)["name"] == "x"
+    plugin.unlink()
+    assert json.loads(network.plan(POD).config)["name"] == "10-net"
+    assert network.status().reason == "NetworkConfigPassedOver"
+
+
 def test_a_missing_plugin_is_named(conf):
     install(conf)
     network = make(conf)
