@@ -1,4 +1,4 @@
-"""inotify, which the standard library lacks: which folders had a change in them."""
+"""inotify, which the standard library lacks: which folders had a change in them, and which files were written."""
 
 from __future__ import annotations
 
@@ -27,10 +27,16 @@ class Inotify:
 
     def add(self, folder: str) -> int:
         """Watch what is written, made and renamed in a folder; the watch's number."""
-        mask = IN_MODIFY | IN_MOVED_TO | IN_CREATE | _ONLY_FOLDERS
-        number: int = self._libc.inotify_add_watch(self.fd, os.fsencode(folder), ctypes.c_uint32(mask))
+        return self._add(folder, IN_MODIFY | IN_MOVED_TO | IN_CREATE | _ONLY_FOLDERS)
+
+    def add_file(self, path: str) -> int:
+        """Watch what is written to one file, by the kernel itself in its own file systems; the watch's number."""
+        return self._add(path, IN_MODIFY)
+
+    def _add(self, path: str, mask: int) -> int:
+        number: int = self._libc.inotify_add_watch(self.fd, os.fsencode(path), ctypes.c_uint32(mask))
         if number < 0:
-            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), folder)
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), path)
         return number
 
     def remove(self, number: int) -> None:

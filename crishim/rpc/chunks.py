@@ -27,7 +27,7 @@ ITEMS = 1
 
 
 async def stream_items(items: Iterable[bytes]) -> AsyncGenerator[bytes]:
-    """Framed items (`frame`) as messages. No item, no message."""
+    """Framed items (`frame_all`) as messages. No item, no message."""
     for chunk in chunks(items):
         yield chunk
 
@@ -46,6 +46,6 @@ def chunks(items: Iterable[bytes], size: int = CHUNK) -> Iterable[bytes]:
         yield b"".join(joined)
 
 
-def frame(message: bytes) -> bytes:
-    """An encoded item as a part of a response."""
-    return field(ITEMS, message)
+def frame_all(messages: Iterable[bytes]) -> list[bytes]:
+    """Encoded items as parts of a response."""
+    return [field(ITEMS, message) for message in messages]

@@ -1,4 +1,4 @@
-"""The one piece of protobuf's wire format written by hand: a length-delimited field.
+"""The pieces of protobuf's wire format written by hand: a length-delimited field, and a number.
 
 A message that holds only repeated messages is the concatenation of its fields, so that a list can be answered by
 joining the ready bytes of its items. (Protocol Buffers, "Encoding": tag = field number << 3 | 2, then the
@@ -20,6 +20,11 @@ def varint(value: int) -> bytes:
         value >>= 7
     encoded.append(value)
     return bytes(encoded)
+
+
+def number(at: int, value: int) -> bytes:
+    """A number ≥ 0 as field `at`. 0 is what a field holds that is not there."""
+    return varint(at << 3) + varint(value)
 
 
 def field_head(number: int, length: int) -> bytes:

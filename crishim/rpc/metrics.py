@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crishim.cri.v1 import runtime_pb2 as pb
-from crishim.rpc.chunks import Stream, frame, stream_items
+from crishim.rpc.chunks import Stream, frame_all, stream_items
 from crishim.rpc.metrics_messages import make_descriptors
 from crishim.rpc.served import Served
 
@@ -25,4 +25,4 @@ async def stream(served: Served, request: pb.StreamPodSandboxMetricsRequest) -> 
 
 async def _framed(served: Served) -> list[bytes]:
     served.runtime.link.need_loaded()
-    return [frame(encoded) for encoded in served.metrics.encode(await served.stats.metrics())]
+    return frame_all(served.metrics.encode(await served.stats.metrics()))

@@ -10,7 +10,7 @@ from crishim.cri.v1 import runtime_pb2 as pb
 from crishim.rpc.framing import field, varint
 from crishim.stats.catalogue import METRICS
 from crishim.stats.meter import PodMetrics
-from crishim.stats.samples import Labels, Metered, Sample
+from crishim.stats.samples import Group, Labels, Metered, Sample
 
 _VALUE = varint(pb.Metric.VALUE_FIELD_NUMBER << 3 | 2)
 _NUMBER = varint(pb.UInt64Value.VALUE_FIELD_NUMBER << 3)
@@ -22,15 +22,41 @@ _CONTAINER_ID = pb.ContainerMetrics.CONTAINER_ID_FIELD_NUMBER
 _CONTAINER = pb.ContainerMetrics.METRICS_FIELD_NUMBER
 
 
-class _Kept:
-    """What was told of one container or pod last time: its samples, and each as it went over the wire."""
+class _Told:
+    """What was told of one group last time: its samples, each as it went over the wire, and all of them joined."""
 
-    __slots__ = ("encoded", "labels", "samples")
+    __slots__ = ("encoded", "group", "joined", "samples")
+
+    def __init__(self) -> None:
+        self.group: Group | None = None
+        self.samples: list[Sample] = []
+        self.encoded: list[bytes] = []
+        self.joined = b""
+
+    def again(self, group: Group, number: int, labels: Labels) -> bytes:
+        """The group as it is now, each sample a field `number`."""
+        if group == self.group:
+            return self.joined
+        samples, before, encoded = list(group.make(*group.figures)), self.samples, self.encoded
+        # The same samples come in the same order each time but for those that are new, and most have their old value.
+        same = min(len(samples), len(before))
+        for place in range(same):
+            if (sample := samples[place]) != (old := before[place]):
+                encoded[place] = _again(encoded[place], old, sample) or _encode(number, labels, sample)
+        del encoded[same:]
+        encoded += [_encode(number, labels, sample) for sample in samples[same:]]
+        self.group, self.samples, self.joined = group, samples, b"".join(encoded)
+        return self.joined
+
+
+class _Kept:
+    """What was told of one container or pod last time: its groups."""
+
+    __slots__ = ("labels", "told")
 
     def __init__(self, labels: Labels) -> None:
         self.labels = labels
-        self.samples: list[Sample] = []
-        self.encoded: list[bytes] = []
+        self.told: list[_Told] = []
 
 
 def make_descriptors() -> pb.ListMetricDescriptorsResponse:
@@ -66,16 +92,10 @@ class MetricsEncoder:
         if known is None or known.labels != metered.labels:
             known = _Kept(metered.labels)
         self._kept[metered.key] = known
-        samples, before, encoded = metered.samples, known.samples, known.encoded
-        # The same samples come in the same order each time but for those that are new, and most have their old value.
-        same = min(len(samples), len(before))
-        for place in range(same):
-            if (sample := samples[place]) != (old := before[place]):
-                encoded[place] = _again(encoded[place], old, sample) or _encode(number, metered.labels, sample)
-        del encoded[same:]
-        encoded += [_encode(number, metered.labels, sample) for sample in samples[same:]]
-        known.samples = samples
-        return b"".join(encoded)
+        told, groups, labels = known.told, metered.groups, metered.labels
+        del told[len(groups) :]
+        told += [_Told() for _ in groups[len(told) :]]
+        return b"".join([one.again(group, number, labels) for one, group in zip(told, groups, strict=True)])
 
 
 def _again(encoded: bytes, old: Sample, sample: Sample) -> bytes | None:

@@ -1,134 +1,159 @@
-"""Figures as CRI messages. A figure that there is none of is left unset, which is not the same as 0.
+"""Figures as CRI messages, encoded. A figure that there is none of is left unset, which is not the same as 0.
 
-Who an object is never changes, and is kept as a message: to make it takes as long as all the figures.
+Encoding costs more than reading does. But most containers rest: what was told of one last time is kept, part by part,
+and only the parts that have changed are encoded again. What always changes, the time, is added behind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from google.protobuf.message import Message
 
 from crishim.cri.v1 import runtime_pb2 as pb
-from crishim.model import ContainerConfig, PodSandboxConfig
 from crishim.rpc.encode import encode
+from crishim.rpc.framing import field, number
+from crishim.runtime.objects import Container, Sandbox
 from crishim.stats.figures import ContainerFigures, PodFigures
-from crishim.stats.values import Interface, Memory, Network, Pressure, Stall, Usage
+from crishim.stats.values import Interface, Layer, Memory, Pressure, Stall, Usage
 
 _KEPT = 64
-"""Attributes that are kept beyond twice those of a list: one with a filter does not drop all others."""
+"""Objects that are kept beyond twice those of a list: one with a filter does not drop all others."""
+_CONTAINER, _POD = pb.ContainerStats, pb.LinuxPodSandboxStats
+_TIME = 1
+"""Field of the time in every message that holds figures."""
+
+
+class _Kept:
+    """What was told of one object last time."""
+
+    __slots__ = ("_parts", "attributes", "config")
+
+    def __init__(self, config: object, attributes: bytes) -> None:
+        self.config = config
+        self.attributes = attributes
+        self._parts: dict[int, tuple[Any, bytes]] = {}
+
+    def part(self, at: int, value: Any, make: Callable[[Any], Message]) -> bytes:
+        """`make(value)` encoded, from last time if the value that goes to field `at` is the same."""
+        known = self._parts.get(at)
+        if known is None or known[0] != value:
+            known = self._parts[at] = (value, make(value).SerializeToString())
+        return known[1]
 
 
 class StatsMessages:
-    """Makes messages, and keeps the attributes of those that it made some for."""
+    """Encodes, and keeps what it told of the objects that it was asked for."""
 
     def __init__(self) -> None:
-        self._containers: dict[str, tuple[ContainerConfig, pb.ContainerAttributes]] = {}
-        self._pods: dict[str, tuple[PodSandboxConfig, pb.PodSandboxAttributes]] = {}
+        self._containers: dict[str, _Kept] = {}
+        self._pods: dict[str, _Kept] = {}
 
     def __len__(self) -> int:
         return len(self._containers) + len(self._pods)
 
-    def containers(self, figures: Sequence[ContainerFigures]) -> list[pb.ContainerStats]:
-        """Several containers."""
+    def containers(self, figures: Sequence[ContainerFigures]) -> list[bytes]:
+        """A `ContainerStats` each."""
         if len(self._containers) > _KEPT + 2 * len(figures):
             self._containers.clear()  # most of them are gone
         return [self.container(one) for one in figures]
 
-    def pods(self, figures: Sequence[PodFigures]) -> list[pb.PodSandboxStats]:
-        """Several pods."""
+    def pods(self, figures: Sequence[PodFigures]) -> list[bytes]:
+        """A `PodSandboxStats` each."""
         if len(self._pods) > _KEPT + 2 * len(figures):
             self._pods.clear()
         if len(self._containers) > _KEPT + 2 * sum(len(pod.containers) for pod in figures):
             self._containers.clear()
         return [self.pod(one) for one in figures]
 
-    def container(self, figures: ContainerFigures) -> pb.ContainerStats:
-        """One container. Attributes and writable layer are always there."""
-        container = figures.container
-        config = container.record.config
-        known = self._containers.get(container.id)
-        if known is None or known[0] is not config:
-            attributes = pb.ContainerAttributes(
-                id=container.id,
-                metadata=encode(config.metadata, pb.ContainerMetadata()),
-                labels=config.labels,
-                annotations=config.annotations,
-            )
-            known = self._containers[container.id] = (config, attributes)
-        return _make_container_stats(figures, known[1])
+    def container(self, figures: ContainerFigures) -> bytes:
+        """One `ContainerStats`. Attributes and writable layer are always there."""
+        container, usage = figures.container, figures.usage
+        kept = _kept(self._containers, container, _container_attributes)
+        layer = kept.part(_CONTAINER.WRITABLE_LAYER_FIELD_NUMBER, (figures.layer, figures.mountpoint), _layer)
+        parts = [kept.attributes, field(_CONTAINER.WRITABLE_LAYER_FIELD_NUMBER, layer)]
+        if usage is not None:
+            parts += _usage(kept, usage, _CONTAINER)
+            if (memory := usage.memory) is not None and memory.swap_usage is not None:
+                swap = kept.part(
+                    _CONTAINER.SWAP_FIELD_NUMBER, (memory.swap_usage, memory.swap_available), _swap
+                ) + number(_TIME, usage.time)
+                parts.append(field(_CONTAINER.SWAP_FIELD_NUMBER, swap))
+        return b"".join(parts)
 
-    def pod(self, figures: PodFigures) -> pb.PodSandboxStats:
-        """One pod. `linux` is always there; `network` only with a default interface, which a kubelet takes for
-        granted."""
-        sandbox = figures.sandbox
-        config = sandbox.record.config
-        known = self._pods.get(sandbox.id)
-        if known is None or known[0] is not config:
-            attributes = pb.PodSandboxAttributes(
-                id=sandbox.id,
-                metadata=encode(sandbox.metadata, pb.PodSandboxMetadata()),
-                labels=config.labels,
-                annotations=config.annotations,
-            )
-            known = self._pods[sandbox.id] = (config, attributes)
-        stats = _make_pod_stats(figures, known[1])
-        stats.linux.containers.extend(self.container(container) for container in figures.containers)
-        return stats
+    def pod(self, figures: PodFigures) -> bytes:
+        """One `PodSandboxStats`. `linux` is always there; `network` only with a default interface, which a kubelet
+        takes for granted."""
+        kept = _kept(self._pods, figures.sandbox, _pod_attributes)
+        parts = [] if figures.usage is None else _usage(kept, figures.usage, _POD)
+        if (network := figures.network) is not None:
+            body = kept.part(_POD.NETWORK_FIELD_NUMBER, network.interfaces, _network) + number(_TIME, network.time)
+            parts.append(field(_POD.NETWORK_FIELD_NUMBER, body))
+        if figures.processes is not None:
+            body = kept.part(_POD.PROCESS_FIELD_NUMBER, figures.processes, _processes) + number(_TIME, figures.time)
+            parts.append(field(_POD.PROCESS_FIELD_NUMBER, body))
+        parts += [field(_POD.CONTAINERS_FIELD_NUMBER, self.container(one)) for one in figures.containers]
+        return kept.attributes + field(pb.PodSandboxStats.LINUX_FIELD_NUMBER, b"".join(parts))
 
 
-def _make_container_stats(figures: ContainerFigures, attributes: pb.ContainerAttributes) -> pb.ContainerStats:
-    layer, usage = figures.layer, figures.usage
-    stats = pb.ContainerStats(
-        attributes=attributes,
-        writable_layer=pb.FilesystemUsage(
-            timestamp=layer.time,
-            fs_id=pb.FilesystemIdentifier(mountpoint=figures.mountpoint),
-            used_bytes=pb.UInt64Value(value=layer.used_bytes),
-            inodes_used=pb.UInt64Value(value=layer.inodes),
-        ),
+def _kept(known: dict[str, _Kept], thing: Any, make: Callable[[Any], Message]) -> _Kept:
+    """What is kept of a container or sandbox. Who it is only changes with its configuration."""
+    config = thing.record.config
+    kept = known.get(thing.id)
+    if kept is None or kept.config is not config:
+        attributes = field(_ATTRIBUTES, make(thing).SerializeToString())
+        kept = known[thing.id] = _Kept(config, attributes)
+    return kept
+
+
+_ATTRIBUTES = 1
+"""Field of the attributes, of containers and of pods."""
+
+
+def _container_attributes(container: Container) -> pb.ContainerAttributes:
+    config = container.record.config
+    metadata = encode(config.metadata, pb.ContainerMetadata())
+    return pb.ContainerAttributes(
+        id=container.id, metadata=metadata, labels=config.labels, annotations=config.annotations
     )
-    if usage is not None:
-        _put_cpu(usage, stats.cpu)
-        _put_memory(usage, stats.memory)
-        if usage.memory is not None and usage.memory.swap_usage is not None:
-            stats.swap.timestamp = usage.time
-            stats.swap.swap_usage_bytes.value = usage.memory.swap_usage
-            if (available := usage.memory.swap_available) is not None:
-                stats.swap.swap_available_bytes.value = available
-        _put_io(usage, stats.io)
-    return stats
 
 
-def _make_pod_stats(figures: PodFigures, attributes: pb.PodSandboxAttributes) -> pb.PodSandboxStats:
-    usage = figures.usage
-    stats = pb.PodSandboxStats(attributes=attributes)
-    linux = stats.linux
-    linux.SetInParent()
-    if usage is not None:
-        _put_cpu(usage, linux.cpu)
-        _put_memory(usage, linux.memory)
-        _put_io(usage, linux.io)
-    if figures.network is not None:
-        _put_network(figures.network, linux.network)
-    if figures.processes is not None:
-        linux.process.timestamp = figures.time
-        linux.process.process_count.value = figures.processes
-    return stats
+def _pod_attributes(sandbox: Sandbox) -> pb.PodSandboxAttributes:
+    config = sandbox.record.config
+    metadata = encode(sandbox.metadata, pb.PodSandboxMetadata())
+    return pb.PodSandboxAttributes(
+        id=sandbox.id, metadata=metadata, labels=config.labels, annotations=config.annotations
+    )
 
 
-def _put_cpu(usage: Usage, cpu: pb.CpuUsage) -> None:
+def _usage(kept: _Kept, usage: Usage, message: type[pb.ContainerStats | pb.LinuxPodSandboxStats]) -> list[bytes]:
+    """What containers and pods have in common: processor, memory, and of io the pressure, which is all that is told."""
+    time, parts = number(_TIME, usage.time), []
     if usage.cpu is not None:
-        cpu.timestamp = usage.time
-        cpu.usage_core_nano_seconds.value = usage.cpu
-        if usage.nano_cores is not None:
-            cpu.usage_nano_cores.value = usage.nano_cores
-        _put_pressure(usage.cpu_pressure, cpu.psi)
+        cpu = kept.part(message.CPU_FIELD_NUMBER, (usage.cpu, usage.nano_cores, usage.cpu_pressure), _cpu)
+        parts.append(field(message.CPU_FIELD_NUMBER, cpu + time))
+    if usage.memory is not None:
+        memory = kept.part(message.MEMORY_FIELD_NUMBER, (usage.memory, usage.memory_pressure), _memory)
+        parts.append(field(message.MEMORY_FIELD_NUMBER, memory + time))
+    if usage.io_pressure is not None:
+        io = kept.part(message.IO_FIELD_NUMBER, usage.io_pressure, _io)
+        parts.append(field(message.IO_FIELD_NUMBER, io + time))
+    return parts
 
 
-def _put_memory(usage: Usage, message: pb.MemoryUsage) -> None:
-    memory: Memory | None = usage.memory
-    if memory is None:
-        return
-    message.timestamp = usage.time
+def _cpu(figures: tuple[int, int | None, Pressure | None]) -> pb.CpuUsage:
+    used, nano_cores, pressure = figures
+    cpu = pb.CpuUsage(usage_core_nano_seconds=pb.UInt64Value(value=used))
+    if nano_cores is not None:
+        cpu.usage_nano_cores.value = nano_cores
+    _put_pressure(pressure, cpu.psi)
+    return cpu
+
+
+def _memory(figures: tuple[Memory, Pressure | None]) -> pb.MemoryUsage:
+    memory, pressure = figures
+    message = pb.MemoryUsage()
     message.working_set_bytes.value = memory.working_set
     if (available := memory.available) is not None:
         message.available_bytes.value = available
@@ -136,14 +161,36 @@ def _put_memory(usage: Usage, message: pb.MemoryUsage) -> None:
     message.rss_bytes.value = memory.rss
     message.page_faults.value = memory.minor_page_faults
     message.major_page_faults.value = memory.major_page_faults
-    _put_pressure(usage.memory_pressure, message.psi)
+    _put_pressure(pressure, message.psi)
+    return message
 
 
-def _put_io(usage: Usage, io: pb.IoUsage) -> None:
-    """Pressure is all that it can tell."""
-    if usage.io_pressure is not None:
-        io.timestamp = usage.time
-        _put_pressure(usage.io_pressure, io.psi)
+def _swap(figures: tuple[int, int | None]) -> pb.SwapUsage:
+    used, available = figures
+    swap = pb.SwapUsage(swap_usage_bytes=pb.UInt64Value(value=used))
+    if available is not None:
+        swap.swap_available_bytes.value = available
+    return swap
+
+
+def _io(pressure: Pressure) -> pb.IoUsage:
+    io = pb.IoUsage()
+    _put_pressure(pressure, io.psi)
+    return io
+
+
+def _layer(figures: tuple[Layer, str]) -> pb.FilesystemUsage:
+    layer, mountpoint = figures
+    return pb.FilesystemUsage(
+        timestamp=layer.time,
+        fs_id=pb.FilesystemIdentifier(mountpoint=mountpoint),
+        used_bytes=pb.UInt64Value(value=layer.used_bytes),
+        inodes_used=pb.UInt64Value(value=layer.inodes),
+    )
+
+
+def _processes(count: int) -> pb.ProcessUsage:
+    return pb.ProcessUsage(process_count=pb.UInt64Value(value=count))
 
 
 def _put_pressure(pressure: Pressure | None, psi: pb.PsiStats) -> None:
@@ -158,11 +205,13 @@ def _put_stall(stall: Stall, data: pb.PsiData) -> None:
     data.SetInParent()
 
 
-def _put_network(network: Network, message: pb.NetworkUsage) -> None:
-    message.timestamp = network.time
-    _put_interface(network.default, message.default_interface)
-    for interface in network.others:
+def _network(interfaces: Sequence[Interface]) -> pb.NetworkUsage:
+    """The first is the default one."""
+    message = pb.NetworkUsage()
+    _put_interface(interfaces[0], message.default_interface)
+    for interface in interfaces[1:]:
         _put_interface(interface, message.interfaces.add())
+    return message
 
 
 def _put_interface(interface: Interface, message: pb.NetworkInterfaceUsage) -> None:

@@ -13,7 +13,7 @@ from crishim.model import (
     PodSandboxFilter,
     PodSandboxStatsFilter,
 )
-from crishim.rpc.chunks import Stream, frame, stream_items
+from crishim.rpc.chunks import Stream, frame_all, stream_items
 from crishim.rpc.decode import decode
 from crishim.rpc.selection import select_containers, select_sandboxes
 from crishim.rpc.served import Served
@@ -45,11 +45,11 @@ async def container_stats(served: Served, request: pb.StreamContainerStatsReques
     """StreamContainerStats."""
     served.runtime.link.need_loaded()
     found = await served.stats.containers(decode(request.filter, ContainerStatsFilter, at="filter"))
-    return stream_items([frame(stats.SerializeToString()) for stats in served.figures.containers(found)])
+    return stream_items(frame_all(served.figures.containers(found)))
 
 
 async def pod_stats(served: Served, request: pb.StreamPodSandboxStatsRequest) -> Stream:
     """StreamPodSandboxStats."""
     served.runtime.link.need_loaded()
     found = await served.stats.pods(decode(request.filter, PodSandboxStatsFilter, at="filter"))
-    return stream_items([frame(stats.SerializeToString()) for stats in served.figures.pods(found)])
+    return stream_items(frame_all(served.figures.pods(found)))

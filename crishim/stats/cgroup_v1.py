@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from typing import NamedTuple
 
 from crishim.stats.files import Kept, table
 from crishim.stats.place import Place
-from crishim.stats.pressure import read_pressure
+from crishim.stats.pressure import read_pressures
 from crishim.stats.values import BlockIO, Detail, Memory, Usage
 
 UNLIMITED = 1 << 62
@@ -23,12 +24,9 @@ def read_counts(place: Place, time: int) -> Usage:
 
 def read_usage(place: Place, time: int) -> Usage:
     """The same, and pressure. Raises Vanished."""
+    counts = read_counts(place, time)
     unified = place.folders.get("unified")
-    return read_counts(place, time)._replace(
-        cpu_pressure=read_pressure(place.files, f"{unified}/cpu.pressure") if unified else None,
-        memory_pressure=read_pressure(place.files, f"{unified}/memory.pressure") if unified else None,
-        io_pressure=read_pressure(place.files, f"{unified}/io.pressure") if unified else None,
-    )
+    return counts if unified is None else Usage(*counts[:3], *read_pressures(place.files, unified))
 
 
 def read_cpu(place: Place) -> int | None:
@@ -38,25 +36,53 @@ def read_cpu(place: Place) -> int | None:
 
 def _memory(files: Kept, folder: str) -> Memory:
     usage = int(files.read(f"{folder}/memory.usage_in_bytes"))
-    stat = table(files.read(f"{folder}/memory.stat"))
+    stat = files.understand(f"{folder}/memory.stat", _parse_stat)
     # That of the cgroup and all above it: where there is none, the cgroup has none.
-    limit = _limit(int(stat.get(b"hierarchical_memory_limit", _ZERO)) or None)
+    limit = stat.limit
     if limit is not None:
         limit = _limit(files.read_number(f"{folder}/memory.limit_in_bytes"))
     both = files.read_number(f"{folder}/memory.memsw.usage_in_bytes")
-    both_limit = _limit(int(stat.get(b"hierarchical_memsw_limit", _ZERO)) or None)
     return Memory(
         usage=usage,
-        inactive_file=int(stat.get(b"total_inactive_file", _ZERO)),
-        rss=int(stat.get(b"total_rss", _ZERO)),
-        page_faults=int(stat.get(b"total_pgfault", _ZERO)),
-        major_page_faults=int(stat.get(b"total_pgmajfault", _ZERO)),
+        inactive_file=stat.inactive_file,
+        rss=stat.rss,
+        page_faults=stat.page_faults,
+        major_page_faults=stat.major_page_faults,
         limit=limit,
         # The two are read one after the other, so that memory may have grown meanwhile.
         swap_usage=None if both is None else max(both - usage, 0),
-        swap_limit=None if both is None or both_limit is None or limit is None else max(both_limit - limit, 0),
-        cache=int(stat.get(b"total_cache", _ZERO)),
-        mapped_file=int(stat.get(b"total_mapped_file", _ZERO)),
+        swap_limit=None
+        if both is None or stat.both_limit is None or limit is None
+        else max(stat.both_limit - limit, 0),
+        cache=stat.cache,
+        mapped_file=stat.mapped_file,
+    )
+
+
+class _Stat(NamedTuple):
+    """What memory.stat tells of a cgroup and all below it; the limits are of it and all above it."""
+
+    limit: int | None
+    both_limit: int | None
+    inactive_file: int
+    rss: int
+    page_faults: int
+    major_page_faults: int
+    cache: int
+    mapped_file: int
+
+
+def _parse_stat(text: bytes) -> _Stat:
+    stat = table(text)
+    return _Stat(
+        _limit(int(stat.get(b"hierarchical_memory_limit", _ZERO)) or None),
+        _limit(int(stat.get(b"hierarchical_memsw_limit", _ZERO)) or None),
+        int(stat.get(b"total_inactive_file", _ZERO)),
+        int(stat.get(b"total_rss", _ZERO)),
+        int(stat.get(b"total_pgfault", _ZERO)),
+        int(stat.get(b"total_pgmajfault", _ZERO)),
+        int(stat.get(b"total_cache", _ZERO)),
+        int(stat.get(b"total_mapped_file", _ZERO)),
     )
 
 
@@ -68,9 +94,9 @@ def read_detail(place: Place) -> Detail:
     """What metrics tell beyond. Nothing of it is told where the cgroup is gone."""
     files = place.files
     cpu, cpuacct, memory, pids = (place.folders.get(name) for name in ("cpu", "cpuacct", "memory", "pids"))
-    times = table(files.read_if_there(f"{cpuacct}/cpuacct.stat") or b"") if cpuacct else {}
-    quota = table(files.read_if_there(f"{cpu}/cpu.stat") or b"") if cpu else {}
-    oom = table(files.read_if_there(f"{memory}/memory.oom_control") or b"") if memory else {}
+    times = (files.understand_if_there(f"{cpuacct}/cpuacct.stat", table) if cpuacct else None) or {}
+    quota = (files.understand_if_there(f"{cpu}/cpu.stat", table) if cpu else None) or {}
+    oom = (files.understand_if_there(f"{memory}/memory.oom_control", table) if memory else None) or {}
     reserved = files.read_number(f"{memory}/memory.soft_limit_in_bytes") if memory else None
     return Detail(
         cpu_user=int(times[b"user"]) * _TICK if b"user" in times else None,
@@ -91,10 +117,10 @@ def read_detail(place: Place) -> Detail:
 
 
 def _block_io(files: Kept, folder: str) -> tuple[BlockIO, ...]:
-    counted = _by_device(files.read_if_there(f"{folder}/blkio.throttle.io_service_bytes_recursive"))
+    counted = files.understand_if_there(f"{folder}/blkio.throttle.io_service_bytes_recursive", _by_device)
     if not counted:
         return ()
-    operations = _by_device(files.read_if_there(f"{folder}/blkio.throttle.io_serviced_recursive"))
+    operations = files.understand_if_there(f"{folder}/blkio.throttle.io_serviced_recursive", _by_device) or {}
     return tuple(
         BlockIO(
             *device,
@@ -107,10 +133,10 @@ def _block_io(files: Kept, folder: str) -> tuple[BlockIO, ...]:
     )
 
 
-def _by_device(text: bytes | None) -> dict[tuple[int, int], dict[bytes, int]]:
+def _by_device(text: bytes) -> dict[tuple[int, int], dict[bytes, int]]:
     """Lines such as `254:0 Read 4096`; the last one, `Total 4096`, is of no device."""
     found: dict[tuple[int, int], dict[bytes, int]] = {}
-    for line in (text or b"").splitlines():
+    for line in text.splitlines():
         words = line.split()
         if len(words) == 3:
             major, _, minor = words[0].partition(b":")

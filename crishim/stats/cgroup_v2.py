@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from typing import NamedTuple
 
 from crishim.stats.files import Kept, table
 from crishim.stats.place import Place
-from crishim.stats.pressure import read_pressure
+from crishim.stats.pressure import read_pressures
 from crishim.stats.values import BlockIO, Detail, Memory, Usage
 
 _ZERO = b"0"
@@ -19,36 +20,60 @@ def read_counts(place: Place, time: int) -> Usage:
 
 def read_usage(place: Place, time: int) -> Usage:
     """The same, and pressure. Raises Vanished."""
-    folder = place.folders["unified"]
-    return read_counts(place, time)._replace(
-        cpu_pressure=read_pressure(place.files, f"{folder}/cpu.pressure"),
-        memory_pressure=read_pressure(place.files, f"{folder}/memory.pressure"),
-        io_pressure=read_pressure(place.files, f"{folder}/io.pressure"),
-    )
+    return Usage(*read_counts(place, time)[:3], *read_pressures(place.files, place.folders["unified"]))
 
 
 def read_cpu(place: Place) -> int | None:
     """Nanoseconds of processor time alone; cpu.stat is there without its controller, too. Raises Vanished."""
-    return int(table(place.files.read(f"{place.folders['unified']}/cpu.stat"))[b"usage_usec"]) * 1000
+    return int(place.files.understand(f"{place.folders['unified']}/cpu.stat", table)[b"usage_usec"]) * 1000
 
 
 def _memory(files: Kept, folder: str) -> Memory | None:
     usage = files.read_number(f"{folder}/memory.current")
-    stat = table(files.read_if_there(f"{folder}/memory.stat") or b"")
-    if usage is None or not stat:
+    stat = files.understand_if_there(f"{folder}/memory.stat", _parse_stat)
+    if usage is None or stat is None:
         return None
     swap = files.read_number(f"{folder}/memory.swap.current")
     return Memory(
         usage=usage,
-        inactive_file=int(stat.get(b"inactive_file", _ZERO)),
-        rss=int(stat.get(b"anon", _ZERO)),
-        page_faults=int(stat.get(b"pgfault", _ZERO)),
-        major_page_faults=int(stat.get(b"pgmajfault", _ZERO)),
+        inactive_file=stat.inactive_file,
+        rss=stat.rss,
+        page_faults=stat.page_faults,
+        major_page_faults=stat.major_page_faults,
         limit=files.read_number(f"{folder}/memory.max"),
         swap_usage=swap,
         swap_limit=None if swap is None else files.read_number(f"{folder}/memory.swap.max"),
-        cache=int(stat.get(b"file", _ZERO)),
-        mapped_file=int(stat.get(b"file_mapped", _ZERO)),
+        cache=stat.cache,
+        mapped_file=stat.mapped_file,
+    )
+
+
+class _Stat(NamedTuple):
+    """What memory.stat tells."""
+
+    inactive_file: int
+    rss: int
+    page_faults: int
+    major_page_faults: int
+    cache: int
+    mapped_file: int
+    kernel: int
+
+
+def _parse_stat(text: bytes) -> _Stat | None:
+    stat = table(text)
+    if not stat:
+        return None
+    # One figure since Linux 5.18; before, the sum of its larger parts.
+    kernel = (b"kernel",) if b"kernel" in stat else (b"kernel_stack", b"pagetables", b"percpu", b"sock", b"slab")
+    return _Stat(
+        int(stat.get(b"inactive_file", _ZERO)),
+        int(stat.get(b"anon", _ZERO)),
+        int(stat.get(b"pgfault", _ZERO)),
+        int(stat.get(b"pgmajfault", _ZERO)),
+        int(stat.get(b"file", _ZERO)),
+        int(stat.get(b"file_mapped", _ZERO)),
+        sum(int(stat.get(key, _ZERO)) for key in kernel),
     )
 
 
@@ -56,9 +81,9 @@ def read_detail(place: Place) -> Detail:
     """What metrics tell beyond. Nothing of it is told where the cgroup is gone."""
     files = place.files
     folder = place.folders["unified"]
-    cpu = table(files.read_if_there(f"{folder}/cpu.stat") or b"")
-    stat = table(files.read_if_there(f"{folder}/memory.stat") or b"")
-    events = table(files.read_if_there(f"{folder}/memory.events") or b"")
+    cpu = files.understand_if_there(f"{folder}/cpu.stat", table) or {}
+    stat = files.understand_if_there(f"{folder}/memory.stat", _parse_stat)
+    events = files.understand_if_there(f"{folder}/memory.events", table) or {}
     threads = files.read_number(f"{folder}/pids.current")
     return Detail(
         cpu_user=_microseconds(cpu, b"user_usec"),
@@ -68,23 +93,14 @@ def read_detail(place: Place) -> Detail:
         throttled_time=_microseconds(cpu, b"throttled_usec"),
         memory_max_usage=files.read_number(f"{folder}/memory.peak"),
         memory_failures=_number(events, b"max"),
-        memory_kernel=_kernel_memory(stat),
+        memory_kernel=stat.kernel if stat else None,
         memory_reservation=(files.read_number(f"{folder}/memory.low") or 0) if stat else None,
         oom_kills=_number(events, b"oom_kill"),
         threads=threads,
         threads_max=None if threads is None else files.read_number(f"{folder}/pids.max") or 0,
-        block_io=parse_io_stat(files.read_if_there(f"{folder}/io.stat") or b""),
+        block_io=files.understand_if_there(f"{folder}/io.stat", parse_io_stat) or (),
         huge_pages=_huge_pages(place.files, folder),
     )
-
-
-def _kernel_memory(stat: dict[bytes, bytes]) -> int | None:
-    """One figure since Linux 5.18; before, the sum of its larger parts."""
-    if not stat:
-        return None
-    if b"kernel" in stat:
-        return int(stat[b"kernel"])
-    return sum(int(stat.get(key, _ZERO)) for key in (b"kernel_stack", b"pagetables", b"percpu", b"sock", b"slab"))
 
 
 def _number(values: dict[bytes, bytes], key: bytes) -> int | None:

@@ -12,7 +12,7 @@ from crishim.stats.net_dev import read_network
 from crishim.stats.place import Place
 from crishim.stats.places import Places
 from crishim.stats.processes import count_processes, look_at_processes
-from crishim.stats.values import Detail, Network, Processes, Usage
+from crishim.stats.values import Detail, Network, Processes, Usage, Vanished
 
 
 class _Version(Protocol):
@@ -67,8 +67,15 @@ class Kernel:
 
     def network(self, object_id: str, pid: int) -> Network | None:
         """The interfaces in the network namespace of this container; None without any. Raises Vanished."""
-        network = read_network(self.proc, pid, self.now())
-        self._places.check(object_id, pid)  # after reading, as the pid may have become a stranger's before
+        place, path = self.place(object_id, pid), f"{self.proc}/{pid}/net/dev"
+        known = path in place.files
+        network = read_network(place.files, path, self.now())
+        if not known:
+            try:
+                self._places.check(object_id, pid)  # after opening, as the pid may have become a stranger's before
+            except Vanished:
+                self.forget(object_id)
+                raise
         return network
 
     def forget(self, object_id: str) -> None:

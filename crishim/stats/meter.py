@@ -12,16 +12,20 @@ from crishim.stats.figures import ContainerFigures, PodFigures
 from crishim.stats.kernel import Kernel
 from crishim.stats.reader import Members, Reader, each
 from crishim.stats.samples import (
+    SECOND,
+    Group,
     Labels,
     Metered,
-    Sample,
+    sample_count,
     sample_detail,
     sample_disk,
     sample_network,
     sample_processes,
+    sample_seen,
     sample_spec,
     sample_usage,
 )
+from crishim.stats.values import Usage
 
 
 class PodMetrics(NamedTuple):
@@ -47,15 +51,14 @@ class Meter:
 
     def _pod(self, pod: PodFigures, disks: dict[str, Disk], seen: set[Labels]) -> PodMetrics:
         sandbox, metadata = pod.sandbox, pod.sandbox.metadata
-        samples: list[Sample] = []
+        groups: list[Group] = []
         # Without a cgroup of its own the pod is told by its containers: a sum of theirs would count them twice.
         if pod.place is not None and pod.usage is not None:
-            samples += sample_usage(pod.usage)
-            samples += sample_detail(self._kernel.detail(pod.place))
+            groups += _usage(pod.usage), Group(sample_detail, (self._kernel.detail(pod.place),))
             if pod.processes is not None:
-                samples.append(("processes", pod.processes, ()))
+                groups.append(Group(sample_count, (pod.processes,)))
         if pod.network is not None:
-            samples += sample_network(pod.network)
+            groups.append(Group(sample_network, pod.network.interfaces))
         path = pod.place.path if pod.place is not None else f"/{sandbox.id}"
         labels = Labels("", path, "", "", metadata.namespace, metadata.name)
         if labels in seen:
@@ -63,7 +66,7 @@ class Meter:
             labels = replace(labels, id=f"{path}/{sandbox.id}")
         seen.add(labels)
         containers = each(pod.containers, lambda container: self._container(sandbox, container, disks))
-        return PodMetrics(Metered(sandbox.id, labels, samples), containers)
+        return PodMetrics(Metered(sandbox.id, labels, groups), containers)
 
     def _container(self, sandbox: Sandbox, figures: ContainerFigures, disks: dict[str, Disk]) -> Metered | None:
         container, place = figures.container, figures.place
@@ -71,12 +74,13 @@ class Meter:
             return None
         if (disk := disks.get(figures.mountpoint)) is None:
             disk = disks[figures.mountpoint] = look_at_disk(self._kernel.proc, figures.mountpoint)
-        samples = [
-            *sample_usage(figures.usage),
-            *sample_detail(self._kernel.detail(place)),
-            *sample_processes(self._kernel.processes(place, container.live.pid)),
-            *sample_disk(disk, figures.layer),
-            *sample_spec(container.live.resources, container.started_at, figures.usage.time),
+        groups = [
+            _usage(figures.usage),
+            Group(sample_detail, (self._kernel.detail(place),)),
+            Group(sample_processes, (self._kernel.processes(place, container.live.pid),)),
+            Group(sample_disk, (disk, figures.layer)),
+            Group(sample_spec, (container.live.resources, container.started_at)),
+            Group(sample_seen, (figures.usage.time // SECOND,)),
         ]
         image = container.record.config.image
         labels = Labels(
@@ -87,4 +91,9 @@ class Meter:
             namespace=sandbox.metadata.namespace,
             pod=sandbox.metadata.name,
         )
-        return Metered(container.id, labels, samples)
+        return Metered(container.id, labels, groups)
+
+
+def _usage(usage: Usage) -> Group:
+    """Without the time and what was used of late, which metrics do not tell."""
+    return Group(sample_usage, (Usage(0, *usage[1:-1]),))

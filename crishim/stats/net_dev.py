@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crishim.stats.files import read
+from crishim.stats.files import Kept
 from crishim.stats.values import Interface, Network
 
 _DEFAULT = "eth0"
@@ -10,9 +10,12 @@ _DEFAULT = "eth0"
 _LOOPBACK = "lo"
 
 
-def read_network(proc: str, pid: int, time: int) -> Network | None:
-    """The interfaces but for the loopback; None where there is no other. Raises Vanished."""
-    return make_network(parse_net_dev(read(f"{proc}/{pid}/net/dev")), time)
+def read_network(files: Kept, path: str, time: int) -> Network | None:
+    """The interfaces but for the loopback; None where there is no other.
+
+    Kept open, the file tells of the namespace that the process was in when it was opened, whoever has its pid later.
+    """
+    return make_network(files.understand_list(path, parse_net_dev), time)
 
 
 def make_network(interfaces: list[Interface], time: int) -> Network | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 
 from crishim.stats.files import Kept
 from crishim.stats.values import Pressure, Stall
@@ -11,13 +10,15 @@ from crishim.stats.values import Pressure, Stall
 _LINE = re.compile(rb"^(some|full) avg10=([\d.]+) avg60=([\d.]+) avg300=([\d.]+) total=(\d+)$", re.MULTILINE)
 
 
-def read_pressure(files: Kept, path: str) -> Pressure | None:
-    """A cgroup's pressure file; None where the kernel has none or has it switched off."""
-    text = files.read_if_there(path)
-    return parse_pressure(text) if text else None
+def read_pressures(files: Kept, folder: str) -> tuple[Pressure | None, Pressure | None, Pressure | None]:
+    """A cgroup's, of processor, memory and io; None where the kernel has none or has it switched off."""
+    return (
+        files.understand_if_there(f"{folder}/cpu.pressure", parse_pressure),
+        files.understand_if_there(f"{folder}/memory.pressure", parse_pressure),
+        files.understand_if_there(f"{folder}/io.pressure", parse_pressure),
+    )
 
 
-@lru_cache(1024)  # most containers rest, and tell the same each time
 def parse_pressure(text: bytes) -> Pressure | None:
     """The two lines; None without a line `some`."""
     stalls = {

@@ -25,14 +25,15 @@ def pids_of(folder: str, files: Kept | None = None) -> list[bytes]:
     """
     path = f"{folder}/cgroup.procs"
     pids = (files.read_list(path) if files is not None else read_if_there(path) or b"").split()
+    if files is not None and not files.has_folders(folder):
+        return pids
     try:
-        if os.stat(folder).st_nlink > 2:  # kernfs counts subfolders
-            with os.scandir(folder) as entries:
-                below = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
-            for path in below:
-                pids += pids_of(path)
+        with os.scandir(folder) as entries:
+            below = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
     except FileNotFoundError:
-        pass
+        return pids
+    for path in below:
+        pids += pids_of(path)
     return pids
 
 

@@ -86,7 +86,7 @@ class Reader:
     def _with_rate(self, key: str, life: int, usage: Usage) -> Usage:
         if usage.cpu is None:
             return usage
-        return usage._replace(nano_cores=self._rates.note(key, life, usage.time, usage.cpu))
+        return Usage(*usage[:-1], self._rates.note(key, life, usage.time, usage.cpu))  # its last figure, and quickly
 
     def _pod(self, sandbox: Sandbox, members: Members, mountpoint: str) -> PodFigures:
         containers = each(members, lambda container: self._running(container, mountpoint))

@@ -5,13 +5,13 @@ Values are whole numbers (CRI `Metric.value`): seconds counters tell whole secon
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from crishim.engine.values import EngineResources
 from crishim.stats.disk import Disk, block_device
-from crishim.stats.values import Detail, Layer, Network, Pressure, Processes, Usage
+from crishim.stats.values import Detail, Interface, Layer, Pressure, Processes, Usage
 
 SECOND = 10**9
 _SHARES, _PERIOD = 1024, 100_000
@@ -42,13 +42,22 @@ class Labels:
         return (self.container, self.id, self.image, self.name, self.namespace, self.pod)
 
 
+class Group(NamedTuple):
+    """Samples that are made of the same figures: equal groups have equal samples, which need not be made then."""
+
+    make: Callable[..., Iterable[Sample]]
+    figures: tuple[Any, ...]
+    """What `make` is called with."""
+
+
 class Metered(NamedTuple):
-    """The samples of one container or pod."""
+    """What is told of one container or pod."""
 
     key: str
     """Its id."""
     labels: Labels
-    samples: list[Sample]
+    groups: list[Group]
+    """In the same order each time."""
 
 
 def sample_usage(usage: Usage) -> Iterator[Sample]:
@@ -127,9 +136,14 @@ def sample_disk(disk: Disk, layer: Layer) -> Iterator[Sample]:
     yield "fs_inodes_total", disk.inodes, where
 
 
+def sample_count(processes: int) -> Iterator[Sample]:
+    """Processes."""
+    yield "processes", processes, ()
+
+
 def sample_processes(processes: Processes) -> Iterator[Sample]:
     """Processes and what they have open."""
-    yield "processes", processes.count, ()
+    yield from sample_count(processes.count)
     yield "file_descriptors", processes.descriptors, ()
     yield "sockets", processes.sockets, ()
     if (limit := processes.open_files_limit) is not None and limit >= 0:
@@ -137,8 +151,8 @@ def sample_processes(processes: Processes) -> Iterator[Sample]:
         yield "ulimits_soft", limit, ("max_open_files",)
 
 
-def sample_spec(resources: EngineResources, started_at: int, now: int) -> Iterator[Sample]:
-    """What was asked, when it was started and when it was seen (nanoseconds since the epoch)."""
+def sample_spec(resources: EngineResources, started_at: int) -> Iterator[Sample]:
+    """What was asked, and when it was started (nanoseconds since the epoch)."""
     yield "spec_cpu_shares", resources.cpu_shares or _SHARES, ()
     yield "spec_cpu_period", resources.cpu_period or _PERIOD, ()
     if resources.cpu_quota and resources.cpu_quota > 0:
@@ -146,12 +160,16 @@ def sample_spec(resources: EngineResources, started_at: int, now: int) -> Iterat
     yield "spec_memory_limit_bytes", max(resources.memory or 0, 0), ()
     yield "spec_memory_swap_limit_bytes", max(resources.memory_swap or 0, 0), ()
     yield "start_time_seconds", started_at // SECOND, ()
-    yield "last_seen", now // SECOND, ()
 
 
-def sample_network(network: Network) -> Iterator[Sample]:
+def sample_seen(second: int) -> Iterator[Sample]:
+    """When it was looked at (seconds since the epoch)."""
+    yield "last_seen", second, ()
+
+
+def sample_network(*interfaces: Interface) -> Iterator[Sample]:
     """Every interface of a pod."""
-    for interface in network.interfaces:
+    for interface in interfaces:
         name = (interface.name,)
         yield "network_receive_bytes_total", interface.rx_bytes, name
         yield "network_receive_packets_total", interface.rx_packets, name

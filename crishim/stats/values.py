@@ -177,14 +177,17 @@ def add(parts: Iterable[Usage], time: int) -> Usage:
     swaps = [memory.swap_usage for memory in memories if memory.swap_usage is not None]
     memory = None
     if memories:
+        usage, inactive_file, rss, page_faults, major_page_faults, _, _, _, cache, mapped_file = zip(
+            *memories, strict=True
+        )
         memory = Memory(
-            usage=sum(m.usage for m in memories),
-            inactive_file=sum(m.inactive_file for m in memories),
-            rss=sum(m.rss for m in memories),
-            page_faults=sum(m.page_faults for m in memories),
-            major_page_faults=sum(m.major_page_faults for m in memories),
+            usage=sum(usage),
+            inactive_file=sum(inactive_file),
+            rss=sum(rss),
+            page_faults=sum(page_faults),
+            major_page_faults=sum(major_page_faults),
             swap_usage=sum(swaps) if swaps else None,
-            cache=sum(m.cache for m in memories),
-            mapped_file=sum(m.mapped_file for m in memories),
+            cache=sum(cache),
+            mapped_file=sum(mapped_file),
         )
     return Usage(time=time, cpu=sum(cpus) if cpus else None, memory=memory)

@@ -9,6 +9,7 @@ import pytest
 
 from crishim.cri.v1 import runtime_pb2 as pb
 from tests.vm.guest import wait_for
+from tests.vm.image import HOME
 from tests.vm.node import Node
 
 MIB = 1 << 20
@@ -120,6 +121,38 @@ def test_memory_exhausted_is_told(node: Node) -> None:
     asked = pb.LinuxContainerResources(memory_limit_in_bytes=16 * MIB)
     with node.pod() as pod:
         container = pod.start("exec tail /dev/zero", resources=asked)
+        wait_for(lambda: node.state(container), lambda state: state == "CONTAINER_EXITED")
+        status = node.call("ContainerStatus", container_id=container).status
+        assert (status.reason, status.exit_code) == ("OOMKilled", 137)
+
+
+_NOTICE = """
+import asyncio, contextlib, pathlib, sys
+from crishim.stats.oom import Notices
+events, go = map(pathlib.Path, sys.argv[1:])
+async def main():
+    starved, notices = asyncio.Event(), Notices()
+    def look():
+        with contextlib.suppress(OSError):
+            if "oom_kill 1" in events.read_text():
+                starved.set()
+    notices.add(str(events), look)
+    go.touch()
+    await asyncio.wait_for(starved.wait(), 100)
+    print("noticed")
+asyncio.run(main())
+"""
+
+
+def test_the_kernel_tells_when_memory_runs_out_before_the_cgroup_is_gone(node: Node) -> None:
+    """What crishim counts on when the engine comes too late to see why a container's only process was killed."""
+    asked = pb.LinuxContainerResources(memory_limit_in_bytes=16 * MIB)
+    node.guest.write("/tmp/notice.py", _NOTICE)
+    with node.pod() as pod:
+        container = pod.start("until [ -e /go ]; do sleep 0.2; done; exec tail /dev/zero", resources=asked)
+        events = f"/sys/fs/cgroup{cgroup_of(node, container)}/memory.events"
+        go = f"/proc/{node.pid(container)}/root/go"
+        assert node.guest.run(f"{HOME}/bin/python /tmp/notice.py {events} {go}").strip() == "noticed"
         wait_for(lambda: node.state(container), lambda state: state == "CONTAINER_EXITED")
         status = node.call("ContainerStatus", container_id=container).status
         assert (status.reason, status.exit_code) == ("OOMKilled", 137)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crishim.cri.v1 import runtime_pb2 as pb
-from crishim.rpc.chunks import CHUNK, ITEMS, chunks, frame, stream_items
+from crishim.rpc.chunks import CHUNK, ITEMS, chunks, frame_all, stream_items
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_sizes(lengths: list[int], joined: list[int]) -> None:
 
 async def test_messages_hold_all_items_once() -> None:
     ids = [f"{number:0>1000}" for number in range(1000)]
-    items = [frame(pb.Container(id=i).SerializeToString()) for i in ids]
+    items = frame_all(pb.Container(id=i).SerializeToString() for i in ids)
     messages = [chunk async for chunk in stream_items(items)]
     assert 3 < len(messages) < 6
     assert all(len(message) <= CHUNK for message in messages)

@@ -67,6 +67,52 @@ def test_lists_are_read_to_their_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert kept.read_list(str(tmp_path / "none")) == b""
 
 
+def test_a_list_that_leaves_room_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "cgroup.procs"
+    reads: list[int] = []
+    path.write_text("17\n")
+    pread = os.pread
+
+    def noting(descriptor: int, size: int, offset: int) -> bytes:
+        reads.append(offset)
+        return pread(descriptor, size, offset)
+
+    monkeypatch.setattr(os, "pread", noting)
+    kept = Kept()
+    assert kept.read_list(str(path)) == b"17\n"
+    assert reads == [0]
+
+
+def test_what_was_understood_is_remembered_until_the_text_changes(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    parsed: list[bytes] = []
+
+    def parse(text: bytes) -> int:
+        parsed.append(text)
+        return int(text)
+
+    kept = Kept()
+    for text in ("1", "1", "2", "1"):
+        path.write_text(text)
+        assert kept.understand(str(path), parse) == kept.understand_list(str(path), parse) == int(text)
+    assert parsed == [b"1", b"2", b"1"]
+    assert kept.understand_if_there(str(tmp_path / "none"), parse) is None
+    with pytest.raises(Vanished):
+        kept.understand(str(tmp_path / "none"), parse)
+
+
+@pytest.mark.parametrize("kept_at_most", [100, 0])
+def test_folders_below(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_at_most: int) -> None:
+    monkeypatch.setattr(files, "_most", lambda: Kept._count + 1 if kept_at_most else 0)
+    place, kept = tmp_path / "cgroup", Kept()
+    assert not kept.has_folders(str(place))
+    place.mkdir()
+    assert not kept.has_folders(str(place))
+    (place / "below").mkdir()
+    assert kept.has_folders(str(place))
+    assert len(kept) == bool(kept_at_most)
+
+
 def test_past_the_limit_files_are_opened_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "_most", lambda: Kept._count + 1)
     kept = Kept()

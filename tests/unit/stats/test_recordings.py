@@ -89,6 +89,30 @@ def test_the_network_has_its_default(tree: Tree) -> None:
     assert network.others == ()
 
 
+def test_the_network_is_that_of_the_process_it_was_found_by(tree: Tree) -> None:
+    """Its file is kept open, and a pid that is a stranger's by then changes nothing; but it must not be so at first."""
+    kernel, pid = tree.kernel(), tree.pids["sandbox"]
+    before = kernel.network(tree.sandbox, pid)
+    assert before is not None
+    cgroup, dev = tree.path(f"/proc/{pid}/cgroup"), tree.path(f"/proc/{pid}/net/dev")
+    text = cgroup.read_bytes()
+    cgroup.write_text("0::/somebody/else\n")
+    dev.rename(dev.with_name("was"))
+    dev.write_text("head\nhead\nether9: 1 2 3 4 0 0 0 0 5 6 7 8 0 0 0 0\n")
+    assert kernel.network(tree.sandbox, pid) == before
+    kernel.forget(tree.sandbox)
+    with pytest.raises(Vanished):
+        kernel.network(tree.sandbox, pid)
+    cgroup.write_bytes(text)
+    kernel.place(tree.sandbox, pid)
+    cgroup.write_text("0::/somebody/else\n")
+    with pytest.raises(Vanished):
+        kernel.network(tree.sandbox, pid)
+    cgroup.write_bytes(text)
+    dev.with_name("was").rename(dev)
+    assert kernel.network(tree.sandbox, pid) == before, "nothing of the stranger's is kept"
+
+
 def test_processes_are_counted_below_too(tree: Tree) -> None:
     kernel = tree.kernel()
     place = kernel.place(tree.container, tree.pids["container"])

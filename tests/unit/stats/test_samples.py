@@ -17,6 +17,7 @@ from crishim.stats.disk import Disk, block_device, look_at_disk, mounted_device
 from crishim.stats.meter import PodMetrics
 from crishim.stats.samples import (
     SECOND,
+    Group,
     Labels,
     Metered,
     Sample,
@@ -24,6 +25,7 @@ from crishim.stats.samples import (
     sample_disk,
     sample_network,
     sample_processes,
+    sample_seen,
     sample_spec,
     sample_usage,
 )
@@ -56,10 +58,20 @@ LABELS_OF_ONE = Labels("main", "/pods/x", "busybox:1", "k8s_main", "default", "w
 def everything() -> Iterator[Sample]:
     yield from sample_usage(USAGE)
     yield from sample_detail(DETAIL)
-    yield from sample_network(NETWORK)
+    yield from sample_network(*NETWORK.interfaces)
     yield from sample_disk(Disk("/dev/vda", 1000, 100, 50), Layer(1, 10, 2))
     yield from sample_processes(Processes(1, 2, 3, 1024))
-    yield from sample_spec(EngineResources(cpu_quota=50_000, memory=1 << 20, memory_swap=-1), 3 * SECOND, 9 * SECOND)
+    yield from sample_spec(EngineResources(cpu_quota=50_000, memory=1 << 20, memory_swap=-1), 3 * SECOND)
+    yield from sample_seen(9)
+
+
+def metered(key: str, labels: Labels, *groups: list[Sample]) -> Metered:
+    """Groups of these samples."""
+    return Metered(key, labels, [Group(_themselves, tuple(samples)) for samples in groups])
+
+
+def _themselves(*samples: Sample) -> tuple[Sample, ...]:
+    return samples
 
 
 def test_every_metric_of_the_catalogue_can_be_told_and_no_other() -> None:
@@ -115,7 +127,7 @@ def test_what_there_is_none_of_has_no_sample() -> None:
     assert list(sample_usage(Usage(time=1))) == []
     assert list(sample_detail(Detail())) == []
     assert [s[0] for s in sample_processes(Processes(1, 2, 3, -1))] == ["processes", "file_descriptors", "sockets"]
-    unlimited = {s[0] for s in sample_spec(EngineResources(cpu_quota=-1), 1, 1)}
+    unlimited = {s[0] for s in sample_spec(EngineResources(cpu_quota=-1), 1)}
     assert "spec_cpu_quota" not in unlimited
 
 
@@ -146,7 +158,8 @@ def test_on_the_wire_each_sample_has_its_descriptors_labels_and_a_value() -> Non
     keys = {descriptor.name: descriptor.label_keys for descriptor in make_descriptors().descriptors}
     samples = list(everything())
     of_pod = Labels("", "/pods/x", "", "", "default", "web")
-    pod = PodMetrics(Metered("s", of_pod, list(sample_network(NETWORK))), [Metered("c", LABELS_OF_ONE, samples)])
+    network = list(sample_network(*NETWORK.interfaces))
+    pod = PodMetrics(metered("s", of_pod, network), [metered("c", LABELS_OF_ONE, samples)])
     message = encoded(pod)
     (container,) = message.container_metrics
     assert (message.pod_sandbox_id, container.container_id) == ("s", "c")
@@ -165,16 +178,16 @@ def test_on_the_wire_each_sample_has_its_descriptors_labels_and_a_value() -> Non
 
 @pytest.mark.parametrize("value", [0, 1, 127, 128, 2**32, 2**63, 2**64 - 1])
 def test_values_of_any_size(value: int) -> None:
-    pod = PodMetrics(Metered("s", LABELS_OF_ONE, [("memory_rss", value, ())]), [])
+    pod = PodMetrics(metered("s", LABELS_OF_ONE, [("memory_rss", value, ())]), [])
     (metric,) = encoded(pod).metrics
     assert (metric.HasField("value"), metric.value.value) == (True, value)
 
 
 def test_what_is_kept_is_of_the_last_time_and_of_these_labels() -> None:
     encoder = MetricsEncoder()
-    old = PodMetrics(Metered("s", LABELS_OF_ONE, [("memory_rss", 1, ())]), [])
+    old = PodMetrics(metered("s", LABELS_OF_ONE, [("memory_rss", 1, ())]), [])
     moved = Labels("main", "/pods/y", "busybox:1", "k8s_main", "default", "web")
-    new = PodMetrics(Metered("s", moved, [("memory_rss", 2, ())]), [])
+    new = PodMetrics(metered("s", moved, [("memory_rss", 2, ())]), [])
     assert encoded(old, encoder).metrics[0].label_values[1] == "/pods/x"
     (metric,) = encoded(new, encoder).metrics
     assert (metric.label_values[1], metric.value.value) == ("/pods/y", 2)
@@ -184,7 +197,7 @@ def test_what_is_kept_is_of_the_last_time_and_of_these_labels() -> None:
 
 
 def test_what_is_kept_is_never_told_of_another_sample() -> None:
-    """The encoded samples of last time are taken by their place, and that of each may be another's next time."""
+    """What was encoded last time is taken by its place, and that of a group or sample may be another's next time."""
     encoder = MetricsEncoder()
     rounds: list[list[Sample]] = [
         [("memory_rss", 1, ()), ("threads", 2, ()), ("network_receive_bytes_total", 3, ("eth0",))],
@@ -195,13 +208,29 @@ def test_what_is_kept_is_never_told_of_another_sample() -> None:
         [("memory_rss", 300, ()), ("memory_rss", 301, ())],
         [("memory_rss", 2**64 - 1, ()), ("memory_rss", 0, ())],
     ]
-    for samples in rounds:
-        metrics = encoded(PodMetrics(Metered("s", LABELS_OF_ONE, samples), []), encoder).metrics
+    for turn, samples in enumerate(rounds * 2):
+        cut = turn // 2 % 3  # sometimes where it was cut last time
+        groups = metered("s", LABELS_OF_ONE, samples[:cut], samples[cut:])
+        metrics = encoded(PodMetrics(groups, []), encoder).metrics
         told = [
             (m.name.removeprefix("container_"), m.value.value, tuple(m.label_values[len(LABELS) :])) for m in metrics
         ]
         assert told == samples
         assert all(m.HasField("value") for m in metrics)
+
+
+def test_equal_figures_are_not_made_into_samples_again() -> None:
+    encoder = MetricsEncoder()
+    made: list[int] = []
+
+    def make(value: int) -> list[Sample]:
+        made.append(value)
+        return [("memory_rss", value, ())]
+
+    for value in (1, 1, 2, 2, 1):
+        pod = PodMetrics(Metered("s", LABELS_OF_ONE, [Group(make, (value,))]), [])
+        assert [metric.value.value for metric in encoded(pod, encoder).metrics] == [value]
+    assert made == [1, 2, 1]
 
 
 def test_names_of_block_devices(tmp_path: Path) -> None:

@@ -23,10 +23,14 @@ class Kernel:
         self.folder = folder
         self.counters: dict[str, int] = {}
 
-    def open(self, proc: str, container_id: str, pid: int) -> tuple[int, str] | None:
+    def open(self, proc: str, container_id: str, pid: int) -> oom.Counted:
         self.counters[container_id] = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.says(container_id, 0)
-        return self.counters[container_id], str(self.folder / container_id)
+        return oom.Counted(self.counters[container_id], str(self.folder / container_id))
+
+    def open_version_2(self, proc: str, container_id: str, pid: int) -> str:
+        self.says(container_id, 0)
+        return str(self.folder / container_id)
 
     def says(self, container_id: str, kills: int) -> None:
         (self.folder / container_id).write_text(f"oom_kill_disable 0\nunder_oom 0\noom_kill {kills}\n")
@@ -90,3 +94,52 @@ async def test_what_the_kernel_says(world: World, kernel: Kernel, memory: OutOfM
     told = {name: memory.happened(i) for name, i in zip(names, (there, starved, gone, gone_starved), strict=True)}
     assert told == {"there": False, "starved": True, "gone": False, "gone starved": True}
     assert not memory.happened("unknown")
+
+
+async def test_version_2_tells_while_the_cgroup_is_there(
+    world: World, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its file is read when the kernel says that it has changed, as it goes with the cgroup."""
+    monkeypatch.setattr(oom, "_open", kernel.open_version_2)
+    before = queues()
+    memory = OutOfMemory(world.rt.index, world.rt.background)
+    sandbox = await world.run()
+    names = ("there", "starved", "gone", "gone-starved", "restarted")
+    there, starved, gone, gone_starved, restarted = [
+        await world.run_container(sandbox, name=name, linux=LIMITED) for name in names
+    ]
+    await world.quiet()
+    assert (repr(memory), queues()) == ("<OutOfMemory 5 watched>", before + 1)
+    for container_id in (starved, gone_starved, restarted):
+        kernel.says(container_id, 1)
+    await world.quiet()
+    world.engine.restart_container(restarted)
+    await world.quiet()
+    for container_id in (gone, gone_starved):
+        (kernel.folder / container_id).unlink()
+    await world.quiet()
+    told = [memory.happened(i) for i in (there, starved, gone, gone_starved, restarted)]
+    assert told == [False, True, False, True, False]
+    for container_id in (there, gone_starved):
+        await world.stop_container(container_id)
+    await world.quiet()
+    assert (repr(memory), memory.happened(gone_starved)) == ("<OutOfMemory 3 watched>", False)
+    memory.close()
+    assert (repr(memory), queues()) == ("<OutOfMemory 0 watched>", before)
+
+
+def queues() -> int:
+    """Descriptors of this process that are told of changes."""
+    links = (os.path.join("/proc/self/fd", number) for number in os.listdir("/proc/self/fd"))
+    return sum(os.path.lexists(link) and "inotify" in os.readlink(link) for link in links)
+
+
+async def test_a_cgroup_that_is_gone_before_it_is_watched(
+    world: World, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(oom, "_open", lambda proc, container_id, pid: str(kernel.folder / "none"))
+    memory = OutOfMemory(world.rt.index, world.rt.background)
+    container = await world.run_container(await world.run(), linux=LIMITED)
+    await world.quiet()
+    assert (repr(memory), memory.happened(container)) == ("<OutOfMemory 0 watched>", False)
+    memory.close()

@@ -182,14 +182,15 @@ async def test_what_goes_over_the_wire(world: World, stats: Stats) -> None:
     container = await world.run_container(sandbox)
     await asyncio.sleep(1)
     host = await world.run(name="host", linux=HOST_NETWORK)
-    answer = await rpc.pods(served, pb.ListPodSandboxStatsRequest())
+    answer = pb.ListPodSandboxStatsResponse.FromString(await rpc.pods(served, pb.ListPodSandboxStatsRequest()))
     told = {item.attributes.id: item for item in answer.stats}
     assert told[sandbox].attributes.metadata.uid == "uid-web"
     assert (told[sandbox].attributes.labels["app"], told[sandbox].attributes.annotations["note"]) == ("x", "y")
     assert told[sandbox].linux.network.default_interface.name == "eth0"
     assert not told[host].linux.HasField("network")
     assert told[host].HasField("linux")
-    (item,) = (await rpc.containers(served, pb.ListContainerStatsRequest())).stats
+    listed = await rpc.containers(served, pb.ListContainerStatsRequest())
+    (item,) = pb.ListContainerStatsResponse.FromString(listed).stats
     assert item.attributes.id == container
     assert (item.memory.working_set_bytes.value, item.memory.page_faults.value) == (70, 7)
     assert not item.memory.HasField("available_bytes")
@@ -199,9 +200,10 @@ async def test_what_goes_over_the_wire(world: World, stats: Stats) -> None:
     assert not item.HasField("swap")
     assert not item.HasField("io")
     assert not item.cpu.HasField("psi")
-    one = await rpc.container(served, pb.ContainerStatsRequest(container_id=container))
-    assert one.stats.attributes == item.attributes
-    pod = await rpc.pod(served, pb.PodSandboxStatsRequest(pod_sandbox_id=sandbox))
+    asked = await rpc.container(served, pb.ContainerStatsRequest(container_id=container))
+    assert pb.ContainerStatsResponse.FromString(asked).stats.attributes == item.attributes
+    asked = await rpc.pod(served, pb.PodSandboxStatsRequest(pod_sandbox_id=sandbox))
+    pod = pb.PodSandboxStatsResponse.FromString(asked)
     assert [c.attributes.id for c in pod.stats.linux.containers] == [container]
 
 
@@ -254,7 +256,7 @@ async def test_who_an_object_is_is_kept_as_long_as_it_is_listed(
     sandbox = await world.run(labels={"a": "b"})
     container = await world.run_container(sandbox, labels={"c": "d"})
     for _ in range(2):
-        (pod,) = (await rpc.pods(served, request)).stats
+        (pod,) = pb.ListPodSandboxStatsResponse.FromString(await rpc.pods(served, request)).stats
         assert (pod.attributes.id, dict(pod.attributes.labels)) == (sandbox, {"a": "b"})
         (told,) = pod.linux.containers
         assert (told.attributes.id, dict(told.attributes.labels)) == (container, {"c": "d"})
