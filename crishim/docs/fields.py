@@ -128,7 +128,7 @@ POD = (
     *_under(
         "PodSandboxConfig",
         _is("metadata", f"{_PROCESS}test_identity_is_given_back", "the engine's name of the sandbox"),
-        _is("hostname", f"{_POD}test_names", "one for the pod; not with host network"),
+        _is("hostname", f"{_POD}test_names", "one for the pod; with host network the node's, whatever is asked"),
         _is("log_directory", f"{_INT}test_logs.py::test_what_is_printed_is_in_the_log"),
         _is("dns_config", f"{_POD}test_names", "/etc/resolv.conf of all containers; absent: the engine's"),
         _is("port_mappings", f"{_INT}test_network.py::test_addresses_and_ports", "needs a pod network"),
