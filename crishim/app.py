@@ -23,6 +23,7 @@ from crishim import __version__, allocator, log
 from crishim.config import Settings
 from crishim.errors import CRIError, InvalidArgument, Unimplemented
 from crishim.images.core import ImageSettings
+from crishim.images.views import OverlayViews
 from crishim.rpc.health import Health
 from crishim.rpc.served import Served, serve_from
 from crishim.rpc.server import Server
@@ -187,6 +188,7 @@ def make_node(settings: Settings, telemetry: Telemetry | None = None) -> Node:
         namespaces=namespaces,
         log_writer=LogWriterProcess(settings.run_dir / "logs.lock"),
         log_folder=settings.state_dir / "logs",
+        views=None if settings.engine_is_simulated else OverlayViews(settings.run_dir / "images"),
         settings=runtime_settings(settings),
         image_settings=image_settings(settings),
     )

@@ -55,8 +55,13 @@ class ContainerRecord:
     @property
     def images(self) -> frozenset[str]:
         """Ids of the images that the container is made of: its own, and those that are mounted in it."""
+        return self.mounted_images | ({self.image_ref} - {""})
+
+    @property
+    def mounted_images(self) -> frozenset[str]:
+        """Ids of the images that are mounted in it."""
         mounted = (m.image.image_ref for m in self.config.mounts if m.image is not None and m.image.image)
-        return frozenset((self.image_ref, *mounted)) - {""}
+        return frozenset(mounted) - {""}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

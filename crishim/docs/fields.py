@@ -29,6 +29,7 @@ class Node(enum.Enum):
     APPARMOR = "AppArmor in the kernel"
     SELINUX = "SELinux switched on in the engine"
     NO_SELINUX = "SELinux switched off in the engine"
+    LAYERS = "the storage driver overlay2, and mounts that the engine sees"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,8 @@ class Field:
     """The test that reads it back; empty where it is refused everywhere."""
     needs: Feature | Node | None = None
     """Without it, the field is refused."""
+    unless: Feature | None = None
+    """With it, nothing else is needed."""
     error: type[CRIError] | None = None
     """With this it is refused, where it is."""
     kept: bool = False
@@ -67,6 +70,7 @@ def _under(prefix: str, *fields: Field) -> Iterator[Field]:
             note=field.note,
             proof=field.proof,
             needs=field.needs,
+            unless=field.unless,
             error=field.error,
             kept=field.kept,
         )
@@ -86,6 +90,17 @@ def _no(path: str, note: str, error: type[CRIError] = UnsupportedField) -> Field
 
 def _where(path: str, needs: Feature | Node, error: type[CRIError], proof: str, note: str = "") -> Field:
     return Field(path=path, needs=needs, error=error, proof=proof, note=note)
+
+
+def _of_images(path: str, note: str) -> Field:
+    return Field(
+        path=path,
+        needs=Node.LAYERS,
+        unless=Feature.IMAGE_MOUNTS,
+        error=ImageVolumeMountFailed,
+        proof=f"{_IMAGES}test_image_volumes",
+        note=note,
+    )
 
 
 _WINDOWS = _no("windows", "for nodes that run Windows", InvalidArgument)
@@ -113,7 +128,7 @@ POD = (
     *_under(
         "PodSandboxConfig",
         _is("metadata", f"{_PROCESS}test_identity_is_given_back", "the engine's name of the sandbox"),
-        _is("hostname", f"{_POD}test_names", "one for the pod; not with host network"),
+        _is("hostname", f"{_POD}test_names", "one for the pod; with host network the node's, whatever is asked"),
         _is("log_directory", f"{_INT}test_logs.py::test_what_is_printed_is_in_the_log"),
         _is("dns_config", f"{_POD}test_names", "/etc/resolv.conf of all containers; absent: the engine's"),
         _is("port_mappings", f"{_INT}test_network.py::test_addresses_and_ports", "needs a pod network"),
@@ -198,20 +213,8 @@ CONTAINER = (
             f"{_FULL}test_recursive_read_only",
             "and Linux 5.12",
         ),
-        _where(
-            "mounts.image",
-            Feature.IMAGE_MOUNTS,
-            ImageVolumeMountFailed,
-            f"{_IMAGES}test_image_volumes",
-            "read-only; `image_ref` is the id in status",
-        ),
-        _where(
-            "mounts.image_sub_path",
-            Feature.IMAGE_MOUNTS,
-            ImageVolumeMountFailed,
-            f"{_IMAGES}test_image_volumes",
-            "a path of the image",
-        ),
+        _of_images("mounts.image", "read-only; `image_ref` is the id in status"),
+        _of_images("mounts.image_sub_path", "a path of the image"),
         _no("mounts.mount_options", "are not in the engine's API"),
         _is("devices", f"{_POD}test_devices", "a folder stands for the devices in it"),
         _is("labels", f"{_PROCESS}test_identity_is_given_back"),

@@ -47,6 +47,8 @@ def cell(field: Field, api: tuple[int, int]) -> str:
         return "kept"
     if field.needs is None:
         return "no" if field.error is not None else "yes"
+    if field.unless is not None and api >= FIRST_API[field.unless]:
+        return "yes"
     if not isinstance(field.needs, Feature):
         return "node"
     if api < FIRST_API[field.needs]:
@@ -59,7 +61,8 @@ def _words(field: Field) -> str:
     if isinstance(field.needs, Feature):
         words.append(f"needs {needs(field.needs)}")
     elif field.needs is not None:
-        words.append(f"needs {field.needs.value}")
+        words.append(f"needs {needs(field.unless)}, or " if field.unless is not None else "needs ")
+        words[-1] += field.needs.value
     if field.error is not None:
         words.append(f"{field.error.kind.name} ({field.error.__name__}){' otherwise' if field.needs else ''}")
     text = "; ".join(words)

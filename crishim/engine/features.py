@@ -33,7 +33,10 @@ FIRST_API: Mapping[Feature, tuple[int, int]] = {
 BELOW: Mapping[Feature, str] = {
     Feature.READONLY_RECURSION: "`Mount.recursive_read_only` is refused (RROUnsupported), and Status does "
     "not offer it. A mount that is only `readonly` behaves as CRI wants: its submounts stay as they are.",
-    Feature.IMAGE_MOUNTS: "`Mount.image` is refused (ImageVolumeMountFailed).",
+    Feature.IMAGE_MOUNTS: "crishim shows images itself: an overlay of the image's layers, read-only as a whole, below "
+    "`--run-dir`, held by a container that is never started nor listed, and taken away with the last container that "
+    "uses it. It needs the storage driver overlay2, Linux 5.6 for sub paths, and a server whose mounts the engine "
+    "sees; else `Mount.image` is refused (ImageVolumeMountFailed).",
     Feature.CONSOLE_SIZE: "The client's first size is sent right behind the start, and again if that was too "
     "early; what the process prints in the milliseconds before may be laid out for another size.",
     Feature.CDI_DEVICES: "`ContainerConfig.CDI_devices` is refused (UnsupportedField).",

@@ -79,7 +79,7 @@ class EngineMount:
     """Path on the host, or the image's id or name when `image` is set."""
     target: str
     image: bool = False
-    """`source` is an image; needs `Feature.IMAGE_MOUNTS`."""
+    """`source` is an image; an engine takes it with `Feature.IMAGE_MOUNTS` only."""
     image_subpath: str = ""
     """Folder in the image to show, relative to its root; empty for the whole."""
     readonly: bool = False
@@ -213,6 +213,8 @@ class EngineContainer:
     mounts: tuple[EngineMount, ...] = ()
     resources: EngineResources = field(default_factory=EngineResources)
     oom_score_adj: int = 0
+    image_layers: tuple[str, ...] = ()
+    """Folders with the files of its image's layers, the topmost first; empty where the storage driver has none such."""
     merged_dir: str = ""
     """Mounted root file system of a running container as the graph driver tells it, empty if it does not."""
 

@@ -1,6 +1,6 @@
-"""The two mount calls and the questions about propagation that pinned namespaces need.
+"""The mount calls and the questions about propagation that pinned namespaces and views of images need.
 
-Python has no mount(2); both calls go through libc, release the GIL while they run, and raise OSError with the
+Python has no mount(2); the calls go through libc, release the GIL while they run, and raise OSError with the
 kernel's errno.  They may wait on the kernel's namespace lock: call them in a thread, not on the event loop.
 """
 
@@ -10,6 +10,7 @@ import ctypes
 import os
 from dataclasses import dataclass
 
+MS_RDONLY = 1
 MS_BIND = 0x1000
 MS_REC = 0x4000
 MS_PRIVATE = 1 << 18
@@ -25,6 +26,15 @@ _libc.umount2.argtypes = [ctypes.c_char_p, ctypes.c_int]
 def mount(source: str, target: str, flags: int) -> None:
     """Call mount(2) without file system type or data: a bind mount or a change of propagation.  Raises OSError."""
     if _libc.mount(os.fsencode(source), os.fsencode(target), None, flags, None) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), target)
+
+
+def mount_read_only(fstype: str, target: str, data: str) -> None:
+    """Mount a new file system of type `fstype` on `target`, read-only as a whole.  `data`: its options, of less than a
+    page.  Raises OSError."""
+    source, words = os.fsencode(fstype), os.fsencode(data)
+    if _libc.mount(source, os.fsencode(target), source, MS_RDONLY, words) != 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code), target)
 

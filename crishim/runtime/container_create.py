@@ -76,6 +76,7 @@ async def create_container(
     second_name = f"{name}_{sandbox.id[:12]}"
     async with (
         rt.names.reserve(name, second_name),
+        rt.volumes.claiming() as claim,
         UndoStack(f"CreateContainer {name}", rt.background, deadline=rt.settings.undo_deadline) as undo,
     ):
         with step("free name"):
@@ -94,6 +95,7 @@ async def create_container(
                     holds.enter_context(rt.images.hold(held))
                 context = (config.linux.security_context if config.linux else None) or LinuxContainerSecurityContext()
                 spec = await settle_identity(rt, undo, name, spec, context, image)
+                spec = await rt.volumes.show(undo, claim, spec)
                 container_id = await undo.effect("create", create_named(rt, name, spec), remove)
         except EngineNotFound as error:
             _need_ready(rt, sandbox.id, error)

@@ -48,3 +48,4 @@ async def _remove(rt: Runtime, container_id: str) -> None:
         await rt.logs.drop(container_id)
         rt.index.drop_container(container_id)
         await rt.records.drop_container(container.sandbox_id, container_id)
+    await rt.volumes.release(container.record)

@@ -24,8 +24,9 @@ async def start_container(rt: Runtime, container_id: str) -> None:
     """Start a created container (CRI StartContainer); one that runs already is success.
 
     Raises ContainerNotFound, SandboxNotReady, ContainerNotRunning (it has run and ended), LogFailed (its log cannot be
-    written where it was asked for), ContainerStartFailed with the OCI runtime's words (the container is then EXITED). A
-    call that is cancelled lets the start come to its end, so that what is listed is true.
+    written where it was asked for), ImageVolumeMountFailed (a view of an image is gone and cannot be made again),
+    ContainerStartFailed with the OCI runtime's words (the container is then EXITED). A call that is cancelled lets the
+    start come to its end, so that what is listed is true.
     """
     rt.link.need_loaded()
     container = rt.index.need_container(container_id)
@@ -47,6 +48,7 @@ async def start_container(rt: Runtime, container_id: str) -> None:
 
 
 async def _start(rt: Runtime, container: Container) -> None:
+    await rt.volumes.restore(container)
     with rt.watch.writing(container.id):
         failure = await _ask_to_start(rt, container.id)
         try:

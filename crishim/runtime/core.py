@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from crishim.network.namespaces import NetworkNamespaces
     from crishim.runtime.engine_link import EngineLink
     from crishim.runtime.host import Host
+    from crishim.runtime.image_volumes import ImageVolumes
     from crishim.runtime.logs import Logs
     from crishim.runtime.making import Making
     from crishim.runtime.records import Records
@@ -53,6 +54,7 @@ class Runtime:
     network: PodNetwork
     namespaces: NetworkNamespaces
     images: Images
+    volumes: ImageVolumes
     watch: Watch
     logs: Logs
     host: Callable[[], Host]

@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 
 TYPE = "io.kubernetes.docker.type"
 SANDBOX, CONTAINER = "podsandbox", "container"
+IMAGE_VIEW = "imageview"
+"""A container that is never started, and never listed: it holds the layers of an image that is shown to others."""
 SANDBOX_ID = "io.kubernetes.sandbox.id"
 LOG_PATH = "io.kubernetes.container.logpath"
 ANNOTATION = "annotation."
 CONFIG = "io.crishim.config"
 HANDLER = "io.crishim.runtime-handler"
+VIEWED_IMAGE = "io.crishim.viewed-image"
 
 _POD_NAME, _POD_NAMESPACE, _POD_UID = ("io.kubernetes.pod." + k for k in ("name", "namespace", "uid"))
 _CONTAINER_NAME = "io.kubernetes.container.name"

@@ -19,12 +19,14 @@ from crishim.engine.values import EngineEvent, EngineFacts, LogSpool
 from crishim.errors import CheckpointFailed, CRIError, EngineUnavailable
 from crishim.images.core import ImageSettings
 from crishim.images.service import Images
+from crishim.images.views import ImageViews, SimulatedViews
 from crishim.logs.api import LogWriter
 from crishim.network.api import Attached, PodAttachment, PodNetwork
 from crishim.network.namespaces import NetworkNamespaces
 from crishim.runtime import host, labels
 from crishim.runtime.core import Runtime, RuntimeSettings
 from crishim.runtime.engine_link import COMPARE_EVERY, EngineLink
+from crishim.runtime.image_volumes import ImageVolumes
 from crishim.runtime.index import Index
 from crishim.runtime.last_seen import LastSeen, note_last_seen, read_last_seen
 from crishim.runtime.log_relay import LogRelay
@@ -51,12 +53,14 @@ class Node:
         namespaces: NetworkNamespaces,
         log_writer: LogWriter,
         log_folder: Path | None = None,
+        views: ImageViews | None = None,
         settings: RuntimeSettings | None = None,
         image_settings: ImageSettings | None = None,
         compare_every: float = COMPARE_EVERY,
         look_again_after: float = RETRY,
     ) -> None:
         """`log_folder`: where spools of logs lie that only the engine can read; None: such logs are not written.
+        `views`: how images are shown where the engine cannot; None: in memory.
         `compare_every`: seconds between comparisons with the engine's list. `look_again_after`: seconds until an
         object is asked for again that the engine could not tell of."""
         self._engine = engine
@@ -96,6 +100,13 @@ class Node:
         )
         self._reading = False
         self._images = self._make_images()
+        self._volumes = ImageVolumes(
+            views or SimulatedViews(),
+            engine=self._reachable,
+            facts=lambda: self._link.facts,
+            index=self._index,
+            locks=self._locks,
+        )
         self._watching: asyncio.Task[None] | None = None
 
     def _make_images(self) -> Images:
@@ -107,18 +118,18 @@ class Node:
             facts = self._link.last_facts
             return facts.runtimes if facts else ()
 
-        def engine() -> Engine:
-            # While a new connection is being read, the link does not give the engine out yet.
-            return self._engine if self._reading else self._link.engine
-
         return Images(
-            engine,
+            self._reachable,
             self._background,
             settings=self._image_settings,
             used_by=used_by,
             handlers=handlers,
             facts=lambda: self._link.last_facts,
         )
+
+    def _reachable(self) -> Engine:
+        # While a new connection is being read, the link does not give the engine out yet.
+        return self._engine if self._reading else self._link.engine
 
     async def start(self) -> None:
         """Open the store, read it, prepare the network, and begin to connect to the engine.
@@ -136,6 +147,7 @@ class Node:
             network=self._network,
             namespaces=self._namespaces,
             images=self._images,
+            volumes=self._volumes,
             watch=self._watch,
             logs=self._logs,
             host=lambda: self._host,
@@ -200,6 +212,7 @@ class Node:
         except CRIError as error:
             # The engine has just told of its pods, and what the image index lacks it is asked for one by one.
             log.warning("images cannot be read, the index may be behind until the next comparison: %s", error)
+        await self._volumes.sweep()
 
     async def _clear_leftovers(self) -> None:
         """Pins and attachments that belong to no sandbox: left by a crash, or by an earlier boot.

@@ -87,8 +87,18 @@ def container_from(data: Mapping[str, Any], data_root: str = "") -> EngineContai
         mounts=_mounts(data, host),
         resources=resources_from(host),
         oom_score_adj=int(host.get("OomScoreAdj") or 0),
+        image_layers=_image_layers(data.get("GraphDriver") or {}),
         merged_dir=((data.get("GraphDriver") or {}).get("Data") or {}).get("MergedDir") or "",
     )
+
+
+def _image_layers(driver: Mapping[str, Any]) -> tuple[str, ...]:
+    """The folders below a container's own layer. The first is the engine's: empty files to mount its own on."""
+    told = driver.get("Data") or {}
+    own, lower = told.get("UpperDir") or "", (told.get("LowerDir") or "").split(":")
+    if driver.get("Name") != "overlay2" or lower[0] != own.removesuffix("/diff") + "-init/diff":
+        return ()
+    return tuple(lower[1:])
 
 
 def resources_from(host: Mapping[str, Any]) -> EngineResources:

@@ -218,6 +218,7 @@ def make_container(
         mounts=spec.mounts,
         resources=dataclasses.replace(spec.resources, memory_swap=swap),
         oom_score_adj=spec.oom_score_adj,
+        image_layers=(f"/simulated/layers/{image.id}",),
     )
     return SimulatedContainer(
         id=container_id, spec=spec, program=parse_program(argv, missing), shown=shown, files=files

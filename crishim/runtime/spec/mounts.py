@@ -94,8 +94,11 @@ def _make_image_mount(mount: Mount, image_id: str, target: str, facts: EngineFac
     sub_path = mount.image_sub_path
     if os.path.isabs(sub_path) or ".." in sub_path.split("/"):
         raise InvalidArgument(f"{sub_path!r} is not a path below the image's root", field=f"{field}.image_sub_path")
-    if not has(facts, Feature.IMAGE_MOUNTS):
-        raise ImageVolumeMountFailed(f"{field}.image: image volumes need {needs(Feature.IMAGE_MOUNTS)}")
+    if not has(facts, Feature.IMAGE_MOUNTS) and not can_be_viewed(facts):
+        raise ImageVolumeMountFailed(
+            f"{field}.image: image volumes need {needs(Feature.IMAGE_MOUNTS)}, or the storage driver overlay2, "
+            f"not {facts.storage_driver}"
+        )
     return EngineMount(
         source=image_id,
         target=target,
@@ -103,6 +106,11 @@ def _make_image_mount(mount: Mount, image_id: str, target: str, facts: EngineFac
         image=True,
         image_subpath=os.path.normpath(sub_path) if sub_path else "",
     )
+
+
+def can_be_viewed(facts: EngineFacts) -> bool:
+    """Whether an image's layers are folders of the node, which a view can be made of (`crishim.images.views`)."""
+    return facts.storage_driver == "overlay2" and not facts.containerd_store
 
 
 def _existing(path: str, field: str, folders: dict[str, str] | None = None) -> str:

@@ -27,6 +27,9 @@ OOM_SCORE = -998
 PAUSE_USER = 65535
 """User and group of the sandbox image, where a request that names none must be told in words."""
 _HOSTNAME_LIMIT = 64  # bytes, Linux
+_LABEL = "[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_HOSTNAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
+"""One label, or several where the pod's name in the DNS is its hostname (RFC 1123, section 2.1)."""
 _NAME_PART = re.compile(r"[A-Za-z0-9_.-]*")
 _CONTEXT = "config.linux.security_context"
 
@@ -50,13 +53,14 @@ def make_sandbox_spec(
     modes = make_sandbox_modes(options, f"{_CONTEXT}.namespace_options")
     sysctls = dict(linux.sysctls) if linux else {}
     _check_sysctls(sysctls, options)
-    host_network = options.network is NamespaceMode.NODE
+    hostname = _hostname(config.hostname)
     privileged = context.privileged
     return ContainerSpec(
         image=image,
         labels=make_sandbox_labels(config, runtime_handler),
         user=_make_user(context),
-        hostname="" if host_network else _hostname(config.hostname),
+        # With host network the node's: the engine cannot set one in the node's UTS namespace.
+        hostname="" if options.network is NamespaceMode.NODE else hostname,
         runtime=make_runtime(runtime_handler, facts),
         cgroup_parent=make_cgroup_parent(linux.cgroup_parent if linux else "", facts, "config.linux.cgroup_parent"),
         network_mode=modes.network,
@@ -130,13 +134,16 @@ def _make_user(context: LinuxSandboxSecurityContext) -> str:
 
 
 def _hostname(name: str) -> str:
-    """The name as asked; empty is the engine's choice.
+    """The name as asked; empty is the engine's choice. Raises InvalidArgument for what cannot be a hostname.
 
+    The kernel would take any 64 bytes, which resolvers and programs then stumble over; kubelets send valid ones.
     CRI's comment allows an empty name only with host network, but critest's pods have none, and other runtimes run
     them.
     """
     if len(name.encode()) > _HOSTNAME_LIMIT:
         raise InvalidArgument(f"{name!r} is longer than {_HOSTNAME_LIMIT} bytes", field="config.hostname")
+    if name and not _HOSTNAME.fullmatch(name):
+        raise InvalidArgument(f"{name!r} cannot be a hostname (RFC 1123)", field="config.hostname")
     return name
 
 

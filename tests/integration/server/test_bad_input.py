@@ -145,6 +145,7 @@ BAD_PODS: dict[str, dict[str, Any]] = {
     "name with a slash": {"metadata": pb.PodSandboxMetadata(name="a/b", uid="u", namespace="n")},
     "windows": {"windows": pb.WindowsPodSandboxConfig()},
     "hostname too long": {"hostname": "h" * 65},
+    "hostname that is none": {"hostname": "Bad Host!"},
     "relative folder of logs": {"log_directory": "logs"},
     "host port mapped twice": {"port_mappings": [pb.PortMapping(container_port=n, host_port=18999) for n in (1, 2)]},
     "dns of two words": {"dns_config": pb.DNSConfig(servers=["1.1.1.1\nevil 1"])},

@@ -9,7 +9,6 @@ import grpc
 import pytest
 
 from crishim.cri.v1 import runtime_pb2 as pb
-from crishim.engine.features import FIRST_API, Feature
 from tests.env.engine import TestEngine
 from tests.env.images import File, busybox, symlink
 from tests.integration.server.inside import mounts_of, status_of
@@ -22,7 +21,7 @@ from tests.integration.server.pods import (
     make_container,
     pid_of,
 )
-from tests.integration.server.serving import CALL, CrishimServer, code, text
+from tests.integration.server.serving import CALL, CrishimServer
 
 pytestmark = pytest.mark.engine
 MEMBERS, FILES = "crishim.test/members:1", "crishim.test/files:1"
@@ -78,7 +77,7 @@ def test_groups_by_policy(server: CrishimServer, engine: TestEngine) -> None:
 
 
 def test_image_volumes(server: CrishimServer, engine: TestEngine) -> None:
-    """An image's files or a folder of them, read-only, with the id in status; refused where the engine has none."""
+    """An image's files or a folder of them, read-only, with the id in status."""
     volume = busybox().with_files(File("data/deep/file", b"content\n"))
     image_id = volume.load(engine.api, FILES)
 
@@ -88,13 +87,6 @@ def test_image_volumes(server: CrishimServer, engine: TestEngine) -> None:
 
     pod = Pod(server)
     mounts = [mount("/whole"), mount("/part", image_sub_path="data/deep")]
-    major, minor = str(engine.api.call("GET", "/version")["ApiVersion"]).split(".")
-    if (int(major), int(minor)) < FIRST_API[Feature.IMAGE_MOUNTS]:
-        with pytest.raises(grpc.RpcError) as refused:
-            pod.create(make_container(mounts=mounts))
-        assert code(refused.value) is grpc.StatusCode.FAILED_PRECONDITION
-        assert text(refused.value).startswith("ImageVolumeMountFailed: config.mounts[0].image")
-        return
     script = (
         "cat /whole/data/deep/file /part/file; /whole/bin/busybox echo runs;"
         " for d in whole part; do touch /$d/x 2>&1 | grep -c Read-only; done"

@@ -100,11 +100,14 @@ def test_names(server: CrishimServer) -> None:
     """Hostname and resolv.conf are the pod's, in every container, also of a pod with host network."""
     dns = pb.DNSConfig(servers=["192.0.2.53", "2001:db8::53"], searches=["a.example", "b.example"], options=["ndots:5"])
     expected = "nameserver 192.0.2.53\nnameserver 2001:db8::53\nsearch a.example b.example\noptions ndots:5\n"
-    pod = Pod(server, make_pod(server, hostname="web-0", dns_config=dns))
-    assert pod.say("hostname; cat /etc/resolv.conf") == f"web-0\n{expected}"
+    fqdn = "web-0.web.default.svc.cluster.local"  # what a kubelet sends for `setHostnameAsFQDN`
+    pod = Pod(server, make_pod(server, hostname=fqdn, dns_config=dns))
+    assert pod.say("hostname; cat /etc/resolv.conf") == f"{fqdn}\n{expected}"
     host = pod_linux(namespace_options=options(network=pb.NODE))
-    on_host = Pod(server, make_pod(server, hostname="", dns_config=dns, linux=host))
     in_host = linux(namespace_options=options(network=pb.NODE))
+    asking = Pod(server, make_pod(server, hostname="another", linux=host))
+    assert asking.say("hostname", linux=in_host) == f"{os.uname().nodename}\n", "the node's, whatever is asked"
+    on_host = Pod(server, make_pod(server, hostname="", dns_config=dns, linux=host))
     assert on_host.say("hostname; cat /etc/resolv.conf", linux=in_host) == f"{os.uname().nodename}\n{expected}"
     plain = Pod(server)
     assert plain.say("test -e /etc/resolv.conf && echo there") == "there\n"

@@ -10,7 +10,7 @@ import pytest
 from google.protobuf.descriptor import Descriptor
 
 from crishim.cri.v1 import runtime_pb2 as pb
-from crishim.docs.fields import FIELDS, MESSAGES, Field
+from crishim.docs.fields import FIELDS, MESSAGES, Field, Node
 from crishim.docs.fields_page import cell, page
 from crishim.engine.features import Feature
 from crishim.errors import UnsupportedField
@@ -80,5 +80,7 @@ def test_cells() -> None:
     gated = Field(path="x", needs=Feature.IMAGE_MOUNTS, error=UnsupportedField)
     assert [cell(gated, api) for api in (old, (1, 47), (1, 48), new)] == ["no", "no", "yes", "yes"]
     assert cell(Field(path="x", needs=Feature.CDI_DEVICES, error=UnsupportedField), new) == "where switched on"
+    instead = Field(path="x", needs=Node.LAYERS, unless=Feature.IMAGE_MOUNTS, error=UnsupportedField)
+    assert [cell(instead, api) for api in ((1, 47), (1, 48))] == ["node", "yes"]
     assert [cell(f, old) for f in (Field(path="x"), Field(path="x", kept=True))] == ["yes", "kept"]
     assert cell(Field(path="x", error=UnsupportedField), new) == "no"

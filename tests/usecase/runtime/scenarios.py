@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from crishim.errors import ExecFailed, ExecTimeout
@@ -39,6 +39,26 @@ async def nothing(world: World) -> tuple[str, str]:
 async def sandbox(world: World) -> tuple[str, str]:
     """A pod without containers."""
     return await world.run(), ""
+
+
+async def old_engine(world: World) -> tuple[str, str]:
+    """A pod without containers, on an engine without mounts of images."""
+    world.engine.facts = replace(world.engine.facts, api_version=(1, 41), storage_driver="overlay2")
+    await world.restart()
+    return await sandbox(world)
+
+
+async def viewer(world: World) -> tuple[str, str]:
+    """The same with a container that has an image mounted, and was not started."""
+    pod, _ = await old_engine(world)
+    return pod, await world.create(pod, mounts=(VOLUME,))
+
+
+async def unseen(world: World) -> tuple[str, str]:
+    """The same, and the view of the image is gone."""
+    pod, container = await viewer(world)
+    world.views.held.clear()
+    return pod, container
 
 
 async def created(world: World) -> tuple[str, str]:
@@ -111,6 +131,9 @@ SCENARIOS: dict[str, Scenario] = {
     "remove stopped": Scenario(stopped, lambda w, s, c: w.remove(s)),
     "create": Scenario(sandbox, lambda w, s, c: w.create(s)),
     "create with an image volume": Scenario(sandbox, lambda w, s, c: w.create(s, mounts=(VOLUME,))),
+    "create with a view of an image": Scenario(old_engine, lambda w, s, c: w.create(s, mounts=(VOLUME,))),
+    "start with a view that is gone": Scenario(unseen, lambda w, s, c: w.start_container(c)),
+    "remove the last that needs a view": Scenario(viewer, lambda w, s, c: w.remove_container(c)),
     "create with a user of the image": Scenario(sandbox, lambda w, s, c: w.create(s, linux=NAMED_USER)),
     "start": Scenario(created, lambda w, s, c: w.start_container(c)),
     "stop container at once": Scenario(running, lambda w, s, c: w.stop_container(c, 0)),

@@ -10,7 +10,16 @@ from typing import Any
 import pytest
 
 from crishim.checkpoint.errors import StoreUnavailable
-from crishim.errors import CRIError, EngineError, EngineTimeout, EngineUnavailable, LogFailed, NetnsError, NetworkFailed
+from crishim.errors import (
+    CRIError,
+    EngineError,
+    EngineTimeout,
+    EngineUnavailable,
+    ImageVolumeMountFailed,
+    LogFailed,
+    NetnsError,
+    NetworkFailed,
+)
 from crishim.testing.faults import Case, Faults, Outcome, sweep_failures
 from tests.usecase.runtime.scenarios import SCENARIOS, Scenario
 from tests.usecase.runtime.world import World
@@ -22,6 +31,7 @@ ANSWERS: Errors = {
     "network": NetworkFailed,
     "namespaces": NetnsError,
     "logs": LogFailed,
+    "views": ImageVolumeMountFailed,
 }
 """The world says no."""
 SILENCE: Errors = ANSWERS | {"engine": EngineUnavailable}

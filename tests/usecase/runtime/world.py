@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 from crishim.checkpoint.memory import MemoryStore
 from crishim.engine.simulated import SimulatedEngine
 from crishim.engine.values import EngineContainer
+from crishim.images.views import SimulatedViews
 from crishim.logs.inline import InlineLogWriter
 from crishim.model import (
     ContainerConfig,
@@ -38,6 +39,7 @@ from crishim.runtime.container_start import start_container
 from crishim.runtime.container_stop import stop_container
 from crishim.runtime.container_update import update_container_resources
 from crishim.runtime.core import Runtime
+from crishim.runtime.labels import IMAGE_VIEW, TYPE, VIEWED_IMAGE
 from crishim.runtime.node import Node
 from crishim.runtime.sandbox_remove import remove_pod_sandbox
 from crishim.runtime.sandbox_run import run_pod_sandbox
@@ -96,7 +98,11 @@ class Server:
         self.lines = {
             name: _Line(wrap(name, getattr(world, name))) for name in ("engine", "store", "network", "namespaces")
         }
-        given = {"log_writer": wrap("logs", InlineLogWriter()), "log_folder": world.folder / "spools"}
+        given = {
+            "log_writer": wrap("logs", InlineLogWriter()),
+            "log_folder": world.folder / "spools",
+            "views": _Line(wrap("views", world.views)),
+        }
         self.node = Node(**cast(Any, self.lines | given | settings))
         self._before = asyncio.all_tasks()
 
@@ -123,8 +129,13 @@ class World:
         self.store = MemoryStore()
         self.network = FakePodNetwork(clock=self.clock)
         self.namespaces = SimulatedNamespaces()
+        self.views = SimulatedViews(has=self._has_path)
         self.server: Server
         self._wrap = wrap
+
+    def _has_path(self, image_id: str, path: str) -> bool:
+        files = self.engine.image_files.get(image_id, {})
+        return any(f"{file}/".startswith(f"/{path}/") for file in files)
 
     @property
     def node(self) -> Node:
@@ -264,7 +275,10 @@ class World:
         assert rt.records.unsaved == ()
         listed = self.states()
         sandboxes = {s.id for s in rt.index.sandboxes()}
-        assert {c.id for c in self.engine.containers} <= listed.keys()
+        held = {c.labels[VIEWED_IMAGE]: c.id for c in self.engine.containers if c.labels[TYPE] == IMAGE_VIEW}
+        assert {c.id for c in self.engine.containers} <= listed.keys() | set(held.values())
+        assert self.views.held.keys() <= held.keys()
+        assert held.keys() <= {image for c in rt.index.containers() for image in c.record.mounted_images}
         assert self.namespaces.held.keys() <= sandboxes
         assert self.network.held.keys() <= sandboxes
         assert self.network.violations == []
@@ -301,6 +315,7 @@ class World:
         await self.node.compare()
         assert self.states() == {}
         assert self.engine.containers == ()
+        assert self.views.held == {}
         assert (await self.store.load()).records == ()
         assert self.namespaces.held == {}
         assert self.network.held == {}

@@ -75,6 +75,20 @@ def test_the_least_an_engine_says_is_enough() -> None:
     assert (shown.started_at, shown.finished_at, shown.merged_dir) == (0, 0, "")
 
 
+def test_layers_of_the_image() -> None:
+    """Without the container's own, and without the one that the engine puts between; none where it is not sure."""
+    lower = "/d/own-init/diff:/d/top/diff:/d/base/diff"
+    data = {"UpperDir": "/d/own/diff", "LowerDir": lower, "MergedDir": "/d/own/merged"}
+
+    def shown(**driver: Any) -> tuple[str, ...]:
+        return container_from(inspect() | {"GraphDriver": driver}).image_layers
+
+    assert shown(Name="overlay2", Data=data) == ("/d/top/diff", "/d/base/diff")
+    assert shown(Name="overlay2", Data=data | {"LowerDir": "/d/own-init/diff"}) == ()
+    assert shown(Name="overlay2", Data=data | {"LowerDir": "/d/top/diff:/d/base/diff"}) == ()
+    assert shown(Name="zfs", Data=data) == shown(Name="vfs", Data=None) == shown() == ()
+
+
 def test_log_path_is_known_before_the_first_start() -> None:
     spool = {"LogConfig": {"Type": "json-file"}}
     path = "/data/containers/{0}/{0}-json.log".format("1" * 64)

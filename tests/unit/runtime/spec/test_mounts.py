@@ -113,7 +113,21 @@ def test_an_images_files(facts: EngineFacts) -> None:
         wanted = EngineMount(source="sha256:x", target="/x", image=True, readonly=True, image_subpath=shown)
         assert made == (wanted,)
     with pytest.raises(ImageVolumeMountFailed, match=r"^ImageVolumeMountFailed: f\[0\]\.image: .* API 1\.48"):
-        make_mounts([mount], dataclasses.replace(facts, api_version=(1, 47)), "f")
+        make_mounts([mount], dataclasses.replace(facts, api_version=(1, 47), storage_driver="vfs"), "f")
+
+
+@pytest.mark.parametrize(("store", "driver"), [(False, "overlay2"), (True, "overlay2"), (False, "zfs")])
+def test_an_images_files_on_an_old_engine(facts: EngineFacts, *, store: bool, driver: str) -> None:
+    """Where its layers are folders, a view can be made of them."""
+    old = dataclasses.replace(facts, api_version=(1, 41), storage_driver=driver, containerd_store=store)
+    mount = Mount(container_path="/x", image=VOLUME, readonly=True)
+    if driver == "overlay2" and not store:
+        assert make_mounts([mount], old, "f") == (
+            EngineMount(source="sha256:x", target="/x", image=True, readonly=True),
+        )
+    else:
+        with pytest.raises(ImageVolumeMountFailed, match="overlay2"):
+            make_mounts([mount], old, "f")
 
 
 def test_relabelling_is_refused_where_selinux_is_on(tmp_path: Path, facts: EngineFacts) -> None:

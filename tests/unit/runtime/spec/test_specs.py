@@ -90,6 +90,12 @@ def test_sandbox_fields(facts: EngineFacts, linux: LinuxPodSandboxConfig, told: 
     assert {name: getattr(spec, name) for name in told} == told
 
 
+@pytest.mark.parametrize("name", ["w", "0", "Web-1", "a.b", "web-0.web.default.svc.cluster.local", "x" * 63])
+def test_hostnames(facts: EngineFacts, name: str) -> None:
+    assert sandbox_spec(facts, hostname=name).hostname == name
+    assert sandbox_spec(facts, hostname=name, linux=NODE_NET).hostname == "", "the node's"
+
+
 def test_an_empty_hostname_is_the_engines_choice(facts: EngineFacts) -> None:
     assert sandbox_spec(facts, hostname="").hostname == ""
 
@@ -115,6 +121,16 @@ def with_sysctls(linux: LinuxPodSandboxConfig, **sysctls: str) -> LinuxPodSandbo
         ({"metadata": PodSandboxMetadata(name="a/b", uid="u")}, "config.metadata.name"),
         ({"metadata": PodSandboxMetadata(name="a", uid="u", namespace="ä")}, "config.metadata.namespace"),
         ({"hostname": "x" * 65}, "config.hostname"),
+        ({"hostname": f"{'x' * 64}"}, "config.hostname"),
+        ({"hostname": "Bad Host!"}, "config.hostname"),
+        ({"hostname": "under_score"}, "config.hostname"),
+        ({"hostname": "-web"}, "config.hostname"),
+        ({"hostname": "web-"}, "config.hostname"),
+        ({"hostname": "web..x"}, "config.hostname"),
+        ({"hostname": "web."}, "config.hostname"),
+        ({"hostname": "wéb"}, "config.hostname"),
+        ({"hostname": "web\n"}, "config.hostname"),
+        ({"hostname": "a b", "linux": NODE_NET}, "config.hostname"),
         ({"linux": secure(run_as_group=1)}, "config.linux.security_context.run_as_group"),
         ({"linux": LinuxPodSandboxConfig(cgroup_parent="/../x")}, "config.linux.cgroup_parent"),
         ({"linux": with_sysctls(NODE_NET, net__core__somaxconn="1")}, "config.linux.sysctls[net.core.somaxconn]"),
