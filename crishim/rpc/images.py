@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING
 
 from crishim.cri.v1 import runtime_pb2 as pb
 from crishim.model import AuthConfig, ImageFilter, ImageSpec
-from crishim.rpc import messages
 from crishim.rpc.decode import decode, decode_field
+from crishim.rpc.framing import field
 from crishim.rpc.info import image_info
 from crishim.rpc.required import need_field
 from crishim.rpc.served import Served
 
 if TYPE_CHECKING:
     from crishim.images.image_fs import FilesystemUse
+
+_IMAGE = pb.ImageStatusResponse.IMAGE_FIELD_NUMBER
 
 
 async def list_all(served: Served, request: pb.ListImagesRequest) -> bytes:
@@ -22,15 +24,14 @@ async def list_all(served: Served, request: pb.ListImagesRequest) -> bytes:
     return served.images.items(decode(request.filter, ImageFilter, at="filter"))
 
 
-async def status(served: Served, request: pb.ImageStatusRequest) -> pb.ImageStatusResponse:
-    """ImageStatus; an image that is not there is an empty answer, not an error."""
-    images = served.runtime.images
-    image = await images.status(need_field(request, "image", ImageSpec))
+async def status(served: Served, request: pb.ImageStatusRequest) -> bytes:
+    """ImageStatus, from ready bytes; an image that is not there is an empty answer, not an error."""
+    image = await served.runtime.images.status(need_field(request, "image", ImageSpec))
     if image is None:
-        return pb.ImageStatusResponse()
-    answer = pb.ImageStatusResponse(image=messages.make_image(image, pinned=images.pinned(image)))
+        return b""
+    answer = field(_IMAGE, served.images.status(image))
     if request.verbose:
-        answer.info.update(image_info(image))
+        answer += pb.ImageStatusResponse(info=image_info(image)).SerializeToString()
     return answer
 
 

@@ -20,6 +20,7 @@ from crishim.runtime.index import Change, Index
 from crishim.runtime.objects import Container, Sandbox
 
 if TYPE_CHECKING:
+    from crishim.engine.values import EngineImage
     from crishim.images.service import Images
 
 Object = TypeVar("Object", Sandbox, Container)
@@ -116,12 +117,14 @@ class ReadyContainers(_Ready[Container]):
 
 
 class ReadyImages:
-    """The response of ListImages without a filter, and that with one."""
+    """The response of ListImages without a filter, and that with one; each image's part of ImageStatus."""
 
     def __init__(self, images: Images) -> None:
         self._images = images
         self._revision = -1
         self._all = b""
+        self._revision_of_each = -1
+        self._each: dict[str, tuple[EngineImage, bytes]] = {}
 
     def items(self, wanted: ImageFilter) -> bytes:
         """The response of ListImages for a filter."""
@@ -131,6 +134,18 @@ class ReadyImages:
             self._all = self._join(ImageFilter())
             self._revision = self._images.index.revision
         return self._all
+
+    def status(self, image: EngineImage) -> bytes:
+        """The image's message, not framed."""
+        revision = self._images.index.revision
+        if self._revision_of_each != revision:
+            self._each.clear()
+            self._revision_of_each = revision
+        known, message = self._each.get(image.id, (None, b""))
+        if known is not image:  # an engine's answer that is not in the index
+            message = messages.make_image(image, pinned=self._images.pinned(image)).SerializeToString()
+            self._each[image.id] = image, message
+        return message
 
     def _join(self, wanted: ImageFilter) -> bytes:
         return b"".join(self.each_item(wanted))

@@ -25,22 +25,25 @@ log = logging.getLogger(__name__)
 
 
 def adopt_sandbox(
-    live: EngineContainer, netns_path: str, ips: tuple[str, ...], *, has_addresses: bool
+    live: EngineContainer, netns_path: str, ips: tuple[str, ...], *, has_addresses: bool, pinned: bool
 ) -> SandboxRecord | None:
     """A record for a sandbox that has none; None if its labels do not tell whose it is.
 
-    A record is written before the sandbox starts. So one that never started is left by a RunPodSandbox that died, and
-    one that runs is of a lost record or another shim: it is READY with the addresses `ips` that it has. Without any it
-    was never attached, unless `has_addresses` is False: pods of this network have none.
+    A record is written while the sandbox starts, before its namespace is `pinned` (on the host's network, before it
+    starts). So one that never started, or runs unpinned though it is ours, is left by a RunPodSandbox that died. Any
+    other that runs is of a lost record or another shim: it is READY with the addresses `ips` that it has. Without any
+    it was never attached, unless `has_addresses` is False: pods of this network have none.
     """
-    config = labels.parse_sandbox_request(live.labels) or _conventional(live)
+    ours = labels.parse_sandbox_request(live.labels)
+    config = ours or _conventional(live)
     if config is None:
         log.warning("container %s (%s) calls itself a pod sandbox but not of which pod", live.id[:13], live.name)
         return None
     host_network = live.network_mode == "host"
     attached = host_network or bool(ips) or not has_addresses
     phase = Phase.STOPPED
-    if live.phase is ContainerPhase.CREATED:
+    begun = ours is not None and not host_network and not pinned
+    if live.phase is ContainerPhase.CREATED or (live.phase is ContainerPhase.RUNNING and begun):
         phase = Phase.CREATING
     elif live.phase is ContainerPhase.RUNNING and attached:
         phase = Phase.READY

@@ -125,7 +125,8 @@ class Reconciler:
     async def _adopt_sandbox(self, live: EngineContainer) -> None:
         path = self.namespaces.path(live.id)
         ips = await self.namespaces.addresses(live.pid) if live.pid and live.network_mode != "host" else ()
-        record = adopt_sandbox(live, path, ips, has_addresses=self.network.name != "none")
+        pinned = self.namespaces.pinned(live.id)
+        record = adopt_sandbox(live, path, ips, has_addresses=self.network.name != "none", pinned=pinned)
         if record is not None:
             log.info("sandbox %s (%s) has no record: read from its labels", live.id[:13], live.name)
             self.records.add(Sandbox(record=record, live=live))

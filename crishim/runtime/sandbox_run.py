@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+from crishim.aiokit.gather import gather_two
 from crishim.aiokit.steps import step
 from crishim.aiokit.undo import UndoStack
 from crishim.checkpoint.record import Phase, SandboxRecord
@@ -105,14 +106,8 @@ async def _free_name(rt: Runtime, pod: PodSandboxMetadata) -> None:
 
 
 async def _bring_up(rt: Runtime, undo: UndoStack, sandbox_id: str, *, host_network: bool, resolv_conf: str) -> None:
-    planned = await _plan(rt, sandbox_id, host_network=host_network)
-    engine = rt.link.engine
-
-    async def start() -> None:
-        with step("engine start", engine=True):
-            await engine.start(sandbox_id)
-
-    await undo.effect("start", start(), lambda _: None)
+    planned = None if host_network else rt.network.plan(make_attachment(_need(rt, sandbox_id)))
+    await undo.effect("start", _start(rt, sandbox_id, planned), lambda _: None)
     live = await _inspect_running(rt, sandbox_id)
     attached = await _furnish(rt, sandbox_id, planned, live, resolv_conf)
     await rt.watch.apply(live)
@@ -123,11 +118,24 @@ async def _bring_up(rt: Runtime, undo: UndoStack, sandbox_id: str, *, host_netwo
     _need(rt, sandbox_id)
 
 
-async def _plan(rt: Runtime, sandbox_id: str, *, host_network: bool) -> Attached | None:
-    """Checkpoint what is about to be attached, so that it can be detached whatever happens."""
-    planned = None if host_network else rt.network.plan(make_attachment(_need(rt, sandbox_id)))
-    await rt.records.change(sandbox_id, lambda record: replace(record, network=planned))
-    return planned
+async def _start(rt: Runtime, sandbox_id: str, planned: Attached | None) -> None:
+    """Start the sandbox, and checkpoint what is about to be attached, so that it can be detached whatever happens.
+
+    Side by side: until something is attached, a sandbox that runs without a record differs from others by having no pin
+    (`adopt`). One on the host's network has none ever, so its record comes first.
+    """
+    engine = rt.link.engine
+
+    async def start() -> None:
+        with step("engine start", engine=True):
+            await engine.start(sandbox_id)
+
+    note = rt.records.change(sandbox_id, lambda record: replace(record, network=planned))
+    if planned is None:
+        await note
+        await start()
+    else:
+        await gather_two(start(), note)
 
 
 async def _furnish(

@@ -48,7 +48,7 @@ class Watch:
         self._clock = 0
         self._last_write: dict[str, int] = {}
         self._early: dict[str, None] | None = None
-        self._wake = asyncio.Event()
+        self._idle: list[asyncio.Future[None]] = []
         self._starved: dict[str, int] = {}
         """Containers that were killed for want of memory though the engine does not say so, with their start."""
         self.out_of_memory: Callable[[str], bool] = lambda _id: False
@@ -67,7 +67,7 @@ class Watch:
         """Something happened to this container; look at it soon. Unknown ids are left to the next comparison."""
         if self._index.container(container_id) or self._index.sandbox(container_id):
             self._dirty[container_id] = None
-            self._wake.set()
+            self._stir(container_id)
         elif self._early is not None:
             self._early[container_id] = None
 
@@ -94,8 +94,7 @@ class Watch:
             self._writers[container_id] -= 1
             if not self._writers[container_id]:
                 del self._writers[container_id]
-                if container_id in self._dirty:
-                    self._wake.set()
+                self._stir(container_id)
 
     def stamp(self) -> int:
         """The moment at which a question is asked, for `counts`."""
@@ -120,8 +119,8 @@ class Watch:
         while True:
             container_id = next((i for i in self._dirty if i not in self._asking and i not in self._writers), None)
             if container_id is None:
-                self._wake.clear()
-                await self._wake.wait()
+                self._idle.append(asyncio.get_running_loop().create_future())
+                await self._idle[-1]
                 continue
             del self._dirty[container_id]
             self._asking.add(container_id)
@@ -139,8 +138,16 @@ class Watch:
                 self._mark_later(container_id)
             finally:
                 self._asking.discard(container_id)
-                if container_id in self._dirty:
-                    self._wake.set()
+                self._stir(container_id)
+
+    def _stir(self, container_id: str) -> None:
+        """Wake one idle worker if there is work for it: the one object that has just become dirty, or free."""
+        if container_id in self._dirty and container_id not in self._asking and container_id not in self._writers:
+            while self._idle:
+                worker = self._idle.pop()
+                if not worker.done():  # cancelled, at the end
+                    worker.set_result(None)
+                    break
 
     def _mark_later(self, container_id: str) -> None:
         asyncio.get_running_loop().call_later(self._retry, self.mark, container_id)

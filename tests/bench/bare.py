@@ -16,6 +16,7 @@ from pathlib import Path
 import grpc
 
 SERVICE, METHOD = "bare.Service", "Call"
+PATH = f"/{SERVICE}/{METHOD}"
 
 
 async def serve(address: str) -> None:
@@ -33,8 +34,8 @@ async def _answer(request: bytes, context: object) -> bytes:
 
 
 @contextmanager
-def bare_call(folder: Path) -> Iterator[Callable[[], object]]:
-    """A function that makes one call to such a server in a process of its own."""
+def serving(folder: Path) -> Iterator[Path]:
+    """The socket of such a server, in a process of its own."""
     folder.mkdir(parents=True, exist_ok=True)
     socket = folder / "bare.sock"
     with subprocess.Popen([sys.executable, "-m", "tests.bench.bare", f"unix://{socket}"]) as process:
@@ -43,11 +44,17 @@ def bare_call(folder: Path) -> Iterator[Callable[[], object]]:
                 if process.poll() is not None:
                     raise RuntimeError(f"the bare server ended with status {process.returncode}")
                 time.sleep(0.01)
-            with grpc.insecure_channel(f"unix://{socket}") as channel:
-                call = channel.unary_unary(f"/{SERVICE}/{METHOD}", bytes, bytes)
-                yield lambda: call(b"")
+            yield socket
         finally:
             process.kill()
+
+
+@contextmanager
+def calling(socket: Path) -> Iterator[Callable[[], object]]:
+    """A function that makes one call to it, by Python's gRPC client."""
+    with grpc.insecure_channel(f"unix://{socket}") as channel:
+        call = channel.unary_unary(PATH, bytes, bytes)
+        yield lambda: call(b"")
 
 
 if __name__ == "__main__":

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from google.protobuf.message import Message
+
 from crishim.cri.v1 import runtime_pb2 as cri
-from tests.bench.bare import bare_call
+from crishim.testing.client import RPCS
+from tests.bench import bare
 from tests.bench.figures import Figure, summarize
+from tests.bench.lean import LeanClient
 from tests.bench.serve import Served
 from tests.bench.verbs import container, pod
 
+Timed = tuple[str, Callable[[], object], float]
+"""A call's name, the call, and the milliseconds that it may take; 0: nothing is demanded."""
+_LEAN = "by a client that costs nothing"
 _ROUNDS = 300
-_WARM = 20
+_IN_A_ROW = 20
+"""Calls of one kind after the other: a client that asks again.  The first of each row is that of one who comes back,
+and is not counted."""
 
 
 def measure_status(served: Served, image: str, folder: Path) -> list[Figure]:
-    """Status calls and ListImages with one pod on a real engine, taken in turns with a call to a server that does
-    nothing: what any unary call costs on this machine in this run."""
+    """Status calls and ListImages with one pod on a real engine, in rows, in turns with calls to a server that does
+    nothing: what any unary call costs on this machine in this run.  By Python's gRPC client, then by one that costs
+    next to nothing itself (`lean`)."""
     client = served.client
     config = pod(900_000)
     sandbox = client.RunPodSandbox(cri.RunPodSandboxRequest(config=config)).pod_sandbox_id
@@ -26,17 +37,26 @@ def measure_status(served: Served, image: str, folder: Path) -> list[Figure]:
         cri.CreateContainerRequest(pod_sandbox_id=sandbox, config=container(image), sandbox_config=config)
     ).container_id
     client.StartContainer(cri.StartContainerRequest(container_id=made))
-    pod_request = cri.PodSandboxStatusRequest(pod_sandbox_id=sandbox)
-    image_request = cri.ImageStatusRequest(image=cri.ImageSpec(image=image))
-    with bare_call(folder) as bare:
-        figures = _in_turns(
-            ("a call that does nothing, bare grpc.aio", bare, 0.0),
-            ("Version", lambda: client.Version(cri.VersionRequest()), 0.0),
-            ("PodSandboxStatus", lambda: client.PodSandboxStatus(pod_request), 1.0),
-            ("ContainerStatus", lambda: client.ContainerStatus(cri.ContainerStatusRequest(container_id=made)), 0.7),
-            ("ImageStatus", lambda: client.ImageStatus(image_request), 0.5),
-            ("ListImages", lambda: client.ListImages(cri.ListImagesRequest()), 0.5),
-        )
+    asked: list[tuple[str, Message, float]] = [
+        ("Version", cri.VersionRequest(), 0.0),
+        ("PodSandboxStatus", cri.PodSandboxStatusRequest(pod_sandbox_id=sandbox), 1.0),
+        ("ContainerStatus", cri.ContainerStatusRequest(container_id=made), 0.7),
+        ("ImageStatus", cri.ImageStatusRequest(image=cri.ImageSpec(image=image)), 0.5),
+        ("ListImages", cri.ListImagesRequest(), 0.5),
+    ]
+    with (
+        bare.serving(folder) as socket,
+        bare.calling(socket) as bare_call,
+        LeanClient(socket) as bare_lean,
+        LeanClient(served.socket) as lean,
+    ):
+        calls: list[Timed] = [("a call that does nothing, bare grpc.aio", bare_call, 0.0)]
+        calls += [(name, functools.partial(getattr(client, name), wanted), must) for name, wanted, must in asked]
+        calls.append((f"a call that does nothing, {_LEAN}", functools.partial(bare_lean.call, bare.PATH, b""), 0.0))
+        for name, wanted, _ in asked:
+            ask = functools.partial(lean.call, RPCS[name][0], wanted.SerializeToString())
+            calls.append((f"{name}, {_LEAN}", ask, 0.0))
+        figures = _in_turns(*calls)
     client.RemovePodSandbox(cri.RemovePodSandboxRequest(pod_sandbox_id=sandbox))
     return figures
 
@@ -66,13 +86,15 @@ def _timed(name: str, call: Callable[[], object], must: float) -> Figure:
     return _in_turns((name, call, must))[0]
 
 
-def _in_turns(*calls: tuple[str, Callable[[], object], float]) -> list[Figure]:
-    """Each call once, then each again: what disturbs the machine meanwhile disturbs them alike."""
+def _in_turns(*calls: Timed) -> list[Figure]:
+    """A row of each, then again: what disturbs the machine meanwhile disturbs them alike."""
     samples: dict[str, list[float]] = {name: [] for name, _, _ in calls}
-    for turn in range(-_WARM, _ROUNDS):
+    for turn in range(-1, _ROUNDS // _IN_A_ROW):
         for name, call, _ in calls:
-            began = time.perf_counter()
             call()
-            if turn >= 0:
-                samples[name].append((time.perf_counter() - began) * 1000)
+            for _ in range(_IN_A_ROW):
+                began = time.perf_counter()
+                call()
+                if turn >= 0:
+                    samples[name].append((time.perf_counter() - began) * 1000)
     return [summarize(name, samples[name], must=must) for name, _, must in calls]

@@ -42,7 +42,9 @@ NAME = "/k8s_POD_web_ns_u_0"
 def test_how_far_it_had_come(
     make_live: Make, live: dict[str, Any], ips: tuple[str, ...], has_addresses: bool, phase: Phase
 ) -> None:
-    record = adopt_sandbox(make_live("s1", name=NAME, **live), "/netns/s1", ips, has_addresses=has_addresses)
+    record = adopt_sandbox(
+        make_live("s1", name=NAME, **live), "/netns/s1", ips, has_addresses=has_addresses, pinned=True
+    )
     assert record is not None
     assert record.phase is phase
     host = live.get("network_mode") == "host"
@@ -54,9 +56,28 @@ def test_how_far_it_had_come(
 def test_a_request_is_taken_as_it_came(make_live: Make) -> None:
     config = PodSandboxConfig(metadata=POD, labels={"annotation.x": "1"})
     live = make_live("s1", labels=labels.make_sandbox_labels(config, "runsc"), network_mode="host", ipc_mode="host")
-    record = adopt_sandbox(live, "", (), has_addresses=True)
+    record = adopt_sandbox(live, "", (), has_addresses=True, pinned=False)
     assert record is not None
     assert (record.config, record.runtime_handler) == (config, "runsc")
+
+
+@pytest.mark.parametrize(
+    ("ours", "network_mode", "pinned", "phase"),
+    [
+        (True, "none", False, Phase.CREATING),
+        (True, "none", True, Phase.READY),
+        (True, "host", False, Phase.READY),
+        (False, "none", False, Phase.READY),
+    ],
+)
+def test_one_of_ours_that_runs_unpinned_was_left_by_a_call_that_died(
+    make_live: Make, ours: bool, network_mode: str, pinned: bool, phase: Phase
+) -> None:
+    told = labels.make_sandbox_labels(PodSandboxConfig(metadata=POD), "") if ours else {}
+    live = make_live("s1", name=NAME, labels=told, network_mode=network_mode)
+    record = adopt_sandbox(live, "/netns/s1", (), has_addresses=False, pinned=pinned)
+    assert record is not None
+    assert record.phase is phase
 
 
 @pytest.mark.parametrize(
@@ -70,7 +91,7 @@ def test_other_shims_namespaces_are_read_from_the_engine(
     make_live: Make, live: dict[str, Any], network: str, ipc: str, pid: str
 ) -> None:
     record = adopt_sandbox(make_live("s1", name=NAME, cgroup_parent="/kubepods", privileged=True, **live), "", (),
-                           has_addresses=False)  # fmt: skip
+                           has_addresses=False, pinned=False)  # fmt: skip
     assert record is not None
     linux = record.config.linux
     assert linux is not None
@@ -83,7 +104,7 @@ def test_other_shims_namespaces_are_read_from_the_engine(
 
 
 def test_whose_it_is_must_be_told(make_live: Make) -> None:
-    assert adopt_sandbox(make_live("s1", name="/stranger"), "", (), has_addresses=False) is None
+    assert adopt_sandbox(make_live("s1", name="/stranger"), "", (), has_addresses=False, pinned=True) is None
     assert adopt_container(make_live(name="/stranger"), "sha256:1") is None
     assert lost_sandbox(make_live(name="/stranger"), "s1", "") is None
     assert lost_sandbox(make_live(name="/k8s_main_web_ns_u_0"), "", "") is None

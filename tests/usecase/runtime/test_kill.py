@@ -10,9 +10,11 @@ from typing import Any, Literal
 import pytest
 
 from crishim.checkpoint.record import Phase
+from crishim.engine.values import ContainerPhase
 from crishim.errors import NameReserved
 from tests.usecase.runtime.scenarios import SCENARIOS
-from tests.usecase.runtime.world import World
+from tests.usecase.runtime.virtual_time import idle
+from tests.usecase.runtime.world import Killed, World
 
 When = Literal["before", "after"]
 
@@ -133,3 +135,35 @@ async def test_a_create_repeated_after_a_kill_succeeds(tmp_path: Path, when: Whe
         if not hit:
             return
     pytest.fail("no end")
+
+
+async def test_killed_while_the_sandbox_runs_and_its_record_is_on_its_way(tmp_path: Path) -> None:
+    """Nobody was told of it and it has no record: it is none that is READY, and makes way for the next."""
+    writing = asyncio.Event()
+
+    class Stuck:
+        def __init__(self, store: Any) -> None:
+            self._store = store
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._store, name)
+
+        async def put(self, record: Any) -> None:
+            writing.set()
+            await asyncio.Event().wait()
+
+    world = World(tmp_path, wrap=lambda name, target: Stuck(target) if name == "store" else target)
+    await world.start()
+    call = asyncio.ensure_future(world.run())
+    await asyncio.wait_for(writing.wait(), 5)
+    await idle()
+    (left,) = [c for c in world.engine.containers if c.phase is ContainerPhase.RUNNING]
+    await world.server.kill()
+    with pytest.raises((asyncio.CancelledError, Killed)):
+        await call
+    world._wrap = lambda _, target: target
+    await world.start()
+    assert world.states() == {left.id: "NOTREADY"}
+    await retry_run(world)
+    await world.check_removable()
+    await world.close()
