@@ -158,6 +158,21 @@ static void write_all(int fd, const char *bytes, u64 size) {
     }
 }
 
+static void put_error(struct text *text, long error) {
+    switch (error) {
+        case 1: put(text, "operation not permitted"); break;
+        case 2: put(text, "no such file or directory"); break;
+        case 8: put(text, "exec format error"); break;
+        case 13: put(text, "permission denied"); break;
+        case 28: put(text, "no space left on device"); break;
+        case 30: put(text, "read-only file system"); break;
+        case 40: put(text, "too many levels of symbolic links"); break;
+        case 104: put(text, "connection reset by peer"); break;
+        case 111: put(text, "connection refused"); break;
+        default: put(text, "error "), put_number(text, error, 1);
+    }
+}
+
 /* One line of JSON to the log and to stderr, then the end.  `detail` may be NULL, `error` a negative errno or 0. */
 static __attribute__((noreturn)) void fail_with(const char *what, const char *detail, u64 size, long error) {
     static char line[2 * WORDS + 512];
@@ -167,7 +182,7 @@ static __attribute__((noreturn)) void fail_with(const char *what, const char *de
     put(&text, "{\"level\":\"error\",\"msg\":\"crishim front: ");
     put_json(&text, what, size_of(what));
     if (detail) put_json(&text, detail, size);
-    if (error) put(&text, ": error "), put_number(&text, -error, 1);
+    if (error) put(&text, ": "), put_error(&text, -error);
     if (text.full && text.at[-1] == '\\') text.at--; /* half an escape */
     text.end = line + sizeof line;
     put(&text, "\",\"time\":\""), put_time(&text, now.seconds), put(&text, "\"}\n");
