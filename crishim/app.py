@@ -31,6 +31,7 @@ from crishim.rpc.unix_socket import PATH_LIMIT, ServerSocket
 from crishim.runtime.core import RuntimeSettings
 from crishim.runtime.front import Front
 from crishim.runtime.node import Node
+from crishim.runtime.wishes import edit_of
 from crishim.service.notify import Notifier
 from crishim.stats.oom import OutOfMemory
 from crishim.stats.service import Stats
@@ -209,7 +210,7 @@ async def open_desk(settings: Settings, node: Node) -> Desk | None:
             "no runtime front can ask at %s: a socket's path may have %d bytes", settings.desk_path, PATH_LIMIT
         )
         return None
-    desk = Desk(settings.desk_path, Front(node.runtime.index).answer)
+    desk = Desk(settings.desk_path, Front(node.runtime.index, edit_of).answer)
     await desk.start()
     return desk
 
