@@ -40,8 +40,8 @@ def test_files_of_the_cgroup(fronted: Node) -> None:
         told = node.call("ContainerStatus", container_id=container).status.resources.linux
         assert dict(told.unified) == {"memory.high": str(96 * MIB), "memory.low": str(4 * MIB)}
         for key, words in (("memory.none", "memory.none"), ("cgroup.kill", "not a file of a cgroup")):
+            bad = pb.LinuxContainerResources(unified={key: "1"})
             with pytest.raises(grpc.RpcError, match=words):
-                bad = pb.LinuxContainerResources(unified={key: "1"})
                 node.call("UpdateContainerResources", container_id=container, linux=bad)
 
 
