@@ -15,18 +15,19 @@ from crishim.errors import (
 )
 from crishim.model import ContainerState
 from crishim.runtime.container_stop import kill
-from crishim.runtime.container_update import set_oom_score
+from crishim.runtime.container_update import set_cgroup_files, set_oom_score
 from crishim.runtime.core import Runtime
 from crishim.runtime.objects import Container
+from crishim.runtime.oci.asked import make_wish
 
 
 async def start_container(rt: Runtime, container_id: str) -> None:
     """Start a created container (CRI StartContainer); one that runs already is success.
 
     Raises ContainerNotFound, SandboxNotReady, ContainerNotRunning (it has run and ended), LogFailed (its log cannot be
-    written where it was asked for), ImageVolumeMountFailed (a view of an image is gone and cannot be made again),
-    ContainerStartFailed with the OCI runtime's words (the container is then EXITED). A call that is cancelled lets the
-    start come to its end, so that what is listed is true.
+    written where it was asked for), FrontFailed, ImageVolumeMountFailed (a view of an image is gone and cannot be made
+    again), ContainerStartFailed with the OCI runtime's words (the container is then EXITED). A call that is cancelled
+    lets the start come to its end, so that what is listed is true.
     """
     rt.link.need_loaded()
     container = rt.index.need_container(container_id)
@@ -40,6 +41,9 @@ async def start_container(rt: Runtime, container_id: str) -> None:
             )
         # A stop of the pod from now on waits for the container's lock, and then ends what was started.
         _need_ready(rt, container)
+        wish = make_wish(container.record)
+        if wish is not None and wish.for_exec:
+            rt.exec_markers.put(container.id)
         await rt.logs.begin(container)
         task, cancelled = await rt.background.complete(_start(rt, container), name=f"start {container.id[:13]}")
         if cancelled:
@@ -67,6 +71,8 @@ async def _start(rt: Runtime, container: Container) -> None:
     try:
         if (score := container.record.oom_score_adj) is not None and live.pid:
             set_oom_score(live.pid, score)
+        if container.record.resources is not None and live.pid:
+            await set_cgroup_files(live, container.record, rt.link.facts.cgroup_version)
     except CRIError:
         await kill(rt, container.id)
         await rt.watch.refresh(container.id)

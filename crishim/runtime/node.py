@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from crishim.aiokit.background import Background
@@ -17,6 +18,8 @@ from crishim.checkpoint.api import CheckpointStore
 from crishim.engine.api import Engine
 from crishim.engine.values import EngineEvent, EngineFacts, LogSpool
 from crishim.errors import CheckpointFailed, CRIError, EngineUnavailable
+from crishim.front.abilities import recursing
+from crishim.front.markers import ExecMarkers
 from crishim.images.core import ImageSettings
 from crishim.images.service import Images
 from crishim.images.views import ImageViews, SimulatedViews
@@ -27,7 +30,7 @@ from crishim.runtime import host, labels
 from crishim.runtime.core import Runtime, RuntimeSettings
 from crishim.runtime.engine_link import COMPARE_EVERY, EngineLink
 from crishim.runtime.image_volumes import ImageVolumes
-from crishim.runtime.index import Index
+from crishim.runtime.index import Change, Index
 from crishim.runtime.last_seen import LastSeen, note_last_seen, read_last_seen
 from crishim.runtime.log_relay import LogRelay
 from crishim.runtime.logs import Logs
@@ -54,6 +57,7 @@ class Node:
         log_writer: LogWriter,
         log_folder: Path | None = None,
         views: ImageViews | None = None,
+        desk: Path | None = None,
         settings: RuntimeSettings | None = None,
         image_settings: ImageSettings | None = None,
         compare_every: float = COMPARE_EVERY,
@@ -61,16 +65,20 @@ class Node:
     ) -> None:
         """`log_folder`: where spools of logs lie that only the engine can read; None: such logs are not written.
         `views`: how images are shown where the engine cannot; None: in memory.
+        `desk`: where fronts ask; None: nowhere, and then no runtime has a twin.
         `compare_every`: seconds between comparisons with the engine's list. `look_again_after`: seconds until an
         object is asked for again that the engine could not tell of."""
         self._engine = engine
         self._store = store
+        self._desk = desk
         self._network = network
         self._namespaces = namespaces
         self._settings = settings or RuntimeSettings()
         self._image_settings = image_settings
+        self._exec_markers = ExecMarkers(desk)
         self._host = host.Host()
         self._index = Index()
+        self._index.subscribe(self._unmark)
         self._names = Names()
         self._locks = KeyedLocks()
         self._background = Background()
@@ -156,6 +164,7 @@ class Node:
             last_seen=last_seen,
             locks=self._locks,
             background=self._background,
+            exec_markers=self._exec_markers,
             settings=self._settings,
         )
         self._watching = asyncio.create_task(self._watch.run(), name="watch")
@@ -178,6 +187,10 @@ class Node:
             self._watching.cancel()
             await asyncio.wait((self._watching,))
 
+    def _unmark(self, change: Change) -> None:
+        if change.after is None and change.before is not None:
+            self._exec_markers.drop(change.before.id)
+
     def _on_event(self, event: EngineEvent) -> None:
         if event.kind == "container":
             self._watch.mark(event.id)
@@ -185,7 +198,8 @@ class Node:
             self._images.on_event(event)
 
     async def _on_connect(self, facts: EngineFacts) -> None:
-        self._host = host.detect(facts.daemon_pid)
+        found = host.detect(facts.daemon_pid, twins=facts.twins, desk=self._desk)
+        self._host = replace(found, recursing=await recursing(facts.twins, found.twins))
         if self._host.remark:
             log.info(self._host.remark)
         first = not self._link.loaded
@@ -195,6 +209,7 @@ class Node:
         finally:
             self._reading = False
         if first:
+            self._exec_markers.clear(lambda container_id: self._index.container(container_id) is not None)
             await self._clear_leftovers()
         try:
             await note_last_seen(self._store, facts)

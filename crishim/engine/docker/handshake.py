@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from crishim.engine.twins import split_twins
 from crishim.engine.values import EngineFacts
 from crishim.errors import EngineUnsuitable
 
@@ -69,6 +70,9 @@ def facts_from(version: Mapping[str, Any], info: Mapping[str, Any], api: tuple[i
     """What the rest of crishim may know of the engine."""
     driver = str(info.get("CgroupDriver", "none"))
     status = {str(row[0]): str(row[1]) for row in info.get("DriverStatus") or () if len(row) == 2}
+    listed = info.get("Runtimes") or {}
+    runtimes, twins = split_twins(listed)
+    default = str(info.get("DefaultRuntime", ""))
     return EngineFacts(
         name="docker",
         version=str(version.get("Version", "")),
@@ -78,17 +82,26 @@ def facts_from(version: Mapping[str, Any], info: Mapping[str, Any], api: tuple[i
         data_root=str(info.get("DockerRootDir", "")),
         storage_driver=str(info.get("Driver", "")),
         containerd_store=status.get("driver-type") == CONTAINERD_STORE,
-        runtimes=tuple(sorted(info.get("Runtimes") or ())),
-        default_runtime=str(info.get("DefaultRuntime", "")),
+        runtimes=runtimes,
+        default_runtime=next((runtime for runtime, twin in twins.items() if twin == default), default),
         security=_security_options(info) & _KNOWN_SECURITY,
         architecture=str(version.get("Arch", "")),
         kernel=str(version.get("KernelVersion", "")),
         live_restore=bool(info.get("LiveRestoreEnabled")),
         experimental=bool(info.get("ExperimentalBuild")),
-        readonly_recursion=_recursing(info.get("Runtimes") or {}),
+        readonly_recursion=_recursing(listed),
         cdi=bool(info.get("CDISpecDirs")),
+        twins={runtime: str(listed[twin].get("path") or "") for runtime, twin in twins.items()},
+        programs={runtime: program for runtime in runtimes if (program := _program(listed[runtime]))},
         daemon_pid=pid,
     )
+
+
+def _program(runtime: Mapping[str, Any]) -> tuple[str, ...]:
+    """A runtime's program and arguments; none of what is told by the type of a shim (engines of 23 and newer)."""
+    if runtime.get("runtimeType") or not runtime.get("path"):
+        return ()
+    return (str(runtime["path"]), *map(str, runtime.get("runtimeArgs") or ()))
 
 
 def _recursing(runtimes: Mapping[str, Any]) -> frozenset[str]:
