@@ -222,6 +222,7 @@ def runtime_settings(settings: Settings) -> RuntimeSettings:
         shm_size=settings.shm_size,
         pids_limit=settings.pids_limit,
         kill_wait=settings.kill_wait,
+        carrier=settings.carrier,
     )
 
 
@@ -265,7 +266,8 @@ def _real_backends(settings: Settings) -> tuple[Engine, PodNetwork, NetworkNames
         )
     except (Unimplemented, InvalidArgument) as error:
         raise StartFailed(f"cannot use --network {settings.network}: {error}") from error
-    return DockerEngine(settings.engine), network, KernelNamespaces(os.fspath(settings.netns_dir))
+    namespaces = KernelNamespaces(os.fspath(settings.netns_dir), os.fspath(settings.run_dir / "pods"))
+    return DockerEngine(settings.engine), network, namespaces
 
 
 class _StopRequests:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from crishim.aiokit.background import Background
 from crishim.aiokit.locks import KeyedLocks
@@ -38,6 +38,8 @@ class RuntimeSettings:
     """Bytes of a pod's /dev/shm."""
     pids_limit: int = 0
     """Processes a container may have; 0: no limit of ours."""
+    carrier: Literal["auto", "pause", "anchored"] = "auto"
+    """What holds the namespaces of new pods (`runtime.carrier`)."""
     kill_wait: float = 10.0
     """Seconds a killed container may take to end before the call fails."""
 
