@@ -22,12 +22,14 @@ from typing import TYPE_CHECKING
 from crishim import __version__, allocator, log
 from crishim.config import Settings
 from crishim.errors import CRIError, InvalidArgument, Unimplemented
+from crishim.front.desk import Desk
 from crishim.images.core import ImageSettings
 from crishim.rpc.health import Health
 from crishim.rpc.served import Served, serve_from
 from crishim.rpc.server import Server
-from crishim.rpc.unix_socket import ServerSocket
+from crishim.rpc.unix_socket import PATH_LIMIT, ServerSocket
 from crishim.runtime.core import RuntimeSettings
+from crishim.runtime.front import Front
 from crishim.runtime.node import Node
 from crishim.service.notify import Notifier
 from crishim.stats.oom import OutOfMemory
@@ -80,9 +82,11 @@ async def _serve(settings: Settings, socket: ServerSocket, sinks: list[Timeline]
     telemetry = make_telemetry(settings)
     node = make_node(settings, telemetry)
     streaming = make_streaming(settings)
+    desk: Desk | None = None
     try:
         try:
             await node.start()
+            desk = await open_desk(settings, node)  # not before the records are read: who asks earlier is to fail
             await streaming.start()
         except (CRIError, OSError, CannotListen) as error:
             raise StartFailed(f"cannot start: {error}") from error
@@ -120,6 +124,8 @@ async def _serve(settings: Settings, socket: ServerSocket, sinks: list[Timeline]
     finally:
         await streaming.stop()
         await node.close(CLOSE_LIMIT)
+        if desk is not None:
+            await desk.stop()  # undoing may still start something
         if telemetry is not None:
             await telemetry.stop()
     logger.info("stopped")
@@ -187,9 +193,25 @@ def make_node(settings: Settings, telemetry: Telemetry | None = None) -> Node:
         namespaces=namespaces,
         log_writer=LogWriterProcess(settings.run_dir / "logs.lock"),
         log_folder=settings.state_dir / "logs",
+        desk=None if settings.engine_is_simulated else settings.desk_path,
         settings=runtime_settings(settings),
         image_settings=image_settings(settings),
     )
+
+
+async def open_desk(settings: Settings, node: Node) -> Desk | None:
+    """Where fronts ask (`crishim install-runtime`); None where there cannot be any. Raises OSError."""
+    if settings.engine_is_simulated:
+        return None
+    if len(os.fsencode(settings.desk_path)) > PATH_LIMIT:
+        # Who never installed the front must not be kept from serving by it; whoever installs it is told.
+        logger.warning(
+            "no runtime front can ask at %s: a socket's path may have %d bytes", settings.desk_path, PATH_LIMIT
+        )
+        return None
+    desk = Desk(settings.desk_path, Front(node.runtime.index).answer)
+    await desk.start()
+    return desk
 
 
 def make_streaming(settings: Settings) -> StreamingServer:

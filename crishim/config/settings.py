@@ -25,6 +25,7 @@ from crishim.config.kinds import (
     StreamingAddress,
     UnixAddress,
 )
+from crishim.front.twins import DESK
 
 BUILT_IN_STORES = ("sqlite", "file", "memory")
 BUILT_IN_NETWORKS = ("auto", "embedded", "cni", "none")
@@ -202,6 +203,11 @@ class Settings(BaseModel):
     def socket_path(self) -> Path:
         """Where `listen` lies."""
         return Path(self.listen.removeprefix(UNIX))
+
+    @property
+    def desk_path(self) -> Path:
+        """Where runtime fronts ask."""
+        return self.run_dir / DESK
 
     @property
     def engine_is_simulated(self) -> bool:

@@ -27,6 +27,7 @@ class EngineFacts:
     containerd_store: bool
     """Images live in containerd: ids are manifest digests and the folder may lie outside data_root."""
     runtimes: tuple[str, ...]
+    """What pods may be run by: fronted twins (`twins`) are not among them."""
     default_runtime: str
     security: frozenset[str]
     """Names of security options in force: `seccomp`, `apparmor`, `selinux`, `cgroupns`."""
@@ -38,6 +39,8 @@ class EngineFacts:
     """Runtimes that say they can make a mount read-only with all that is mounted below it."""
     cdi: bool = False
     """Devices can be given by CDI name."""
+    twins: Mapping[str, str] = field(default_factory=dict)
+    """Runtimes that the engine knows a fronted twin of, each with the path of the twin's program."""
     daemon_pid: int
     """Process that opened the engine's socket for listening (SO_PEERCRED), 0 if unknown.
 
@@ -241,7 +244,8 @@ class EngineImage:
 class EngineEvent:
     """Something happened to an object. Never a state: whoever is interested asks."""
 
-    kind: Literal["container", "image"]
+    kind: Literal["container", "image", "daemon"]
+    """`daemon`: the engine itself, which has read its configuration anew (`reload`)."""
     action: str
     """`create`, `start`, `die`, `destroy`, `oom`, … as the engine names them."""
     id: str

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 
 from crishim.engine.api import Engine
 from crishim.engine.values import EngineEvent, EngineFacts
@@ -48,6 +49,7 @@ class EngineLink:
         self._error: CRIError | None = EngineUnavailable("the engine has not been reached yet")
         self._task: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
+        self._reloaded = asyncio.Event()
         self._told: dict[Callable[[], None], None] = {}
         self.loaded = False
         """Whether the index was ever complete. Before that there is no last known state to tell."""
@@ -151,6 +153,7 @@ class EngineLink:
 
     async def _session(self) -> None:
         """One connection, from handshake to loss. Always ends by raising."""
+        self._reloaded.clear()
         facts = await self._engine.connect()
         async with self._engine.events() as events:
             reader = asyncio.create_task(self._read(events), name="engine events")
@@ -164,15 +167,36 @@ class EngineLink:
                 self._tell()
                 log.info("engine %s %s, API %d.%d", facts.name, facts.version, *facts.api_version)
                 while True:
-                    await self._unless_ended(reader, asyncio.sleep(self._compare_every))
-                    await self._unless_ended(reader, self._on_compare())
+                    await self._unless_ended(reader, self._compare_time())
+                    if self._reloaded.is_set():
+                        await self._unless_ended(reader, self._learn_anew())
+                    else:
+                        await self._unless_ended(reader, self._on_compare())
             finally:
                 reader.cancel()
                 await asyncio.gather(reader, return_exceptions=True)
 
+    async def _compare_time(self) -> None:
+        """Return when it is time to compare, or the engine has read its configuration anew."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._compare_every):
+                await self._reloaded.wait()
+
+    async def _learn_anew(self) -> None:
+        """Ask the engine what it is now, without a moment in which it is away."""
+        self._reloaded.clear()
+        facts = await self._engine.connect()
+        await self._on_connect(facts)
+        self._facts = facts
+        self._tell()
+        log.info("the engine has read its configuration anew: runtimes %s", ", ".join(facts.runtimes))
+
     async def _read(self, events: AsyncIterator[EngineEvent]) -> None:
         async for event in events:
-            self._on_event(event)
+            if event.kind == "daemon":
+                self._reloaded.set()
+            else:
+                self._on_event(event)
 
     async def _unless_ended(self, reader: asyncio.Task[None], work: Awaitable[None]) -> None:
         """Await `work`, or raise what ended the event stream meanwhile."""

@@ -6,8 +6,11 @@ own process has: asking for it makes the start of a container fail. What is aske
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from crishim.front.twins import usable_twins
 
 _CAP_SYS_RESOURCE = 24
 _LOWEST, _HIGHEST = -1000, 1000
@@ -18,6 +21,12 @@ class Host:
     """Limits of the host. `oom_floor`: the lowest OOM score adjustment that can be given to a process."""
 
     oom_floor: int = _LOWEST
+    twins: Mapping[str, str] = field(default_factory=dict)
+    """Runtimes that have a fronted twin which asks this server, each with the twin's name."""
+
+    def twin_of(self, runtime: str) -> str | None:
+        """The runtime by which the engine is to run what `runtime` alone cannot; None: there is no front for it."""
+        return self.twins.get(runtime)
 
     def clamp_oom_score(self, wanted: int) -> int:
         """The nearest OOM score adjustment to `wanted` that the host allows."""
@@ -31,13 +40,23 @@ class Host:
         return f"the engine lacks CAP_SYS_RESOURCE: OOM score adjustments below {self.oom_floor} are raised to it"
 
 
-def detect(daemon_pid: int, proc: Path = Path("/proc")) -> Host:
-    """Read what the engine's process may do; without a pid (0), or if it has gone, our own process stands for it."""
+def detect(
+    daemon_pid: int,
+    proc: Path = Path("/proc"),
+    *,
+    twins: Mapping[str, str] | None = None,
+    desk: Path | None = None,
+) -> Host:
+    """Read what the engine's process may do; without a pid (0), or if it has gone, our own process stands for it.
+
+    `twins`: the programs of fronted twins, by runtime; `desk`: the socket at which they are to ask.
+    """
+    usable = usable_twins(twins or {}, desk)
     process = proc / (str(daemon_pid) if daemon_pid and (proc / str(daemon_pid)).exists() else "self")
     capabilities = 0
     for line in (process / "status").read_text().splitlines():
         if line.startswith("CapEff:"):
             capabilities = int(line.split()[1], 16)
     if capabilities >> _CAP_SYS_RESOURCE & 1:
-        return Host()
-    return Host(oom_floor=int((process / "oom_score_adj").read_text()))
+        return Host(twins=usable)
+    return Host(oom_floor=int((process / "oom_score_adj").read_text()), twins=usable)

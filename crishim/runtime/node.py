@@ -51,16 +51,19 @@ class Node:
         namespaces: NetworkNamespaces,
         log_writer: LogWriter,
         log_folder: Path | None = None,
+        desk: Path | None = None,
         settings: RuntimeSettings | None = None,
         image_settings: ImageSettings | None = None,
         compare_every: float = COMPARE_EVERY,
         look_again_after: float = RETRY,
     ) -> None:
         """`log_folder`: where spools of logs lie that only the engine can read; None: such logs are not written.
+        `desk`: where fronts ask; None: nowhere, and then no runtime has a twin.
         `compare_every`: seconds between comparisons with the engine's list. `look_again_after`: seconds until an
         object is asked for again that the engine could not tell of."""
         self._engine = engine
         self._store = store
+        self._desk = desk
         self._network = network
         self._namespaces = namespaces
         self._settings = settings or RuntimeSettings()
@@ -173,7 +176,7 @@ class Node:
             self._images.on_event(event)
 
     async def _on_connect(self, facts: EngineFacts) -> None:
-        self._host = host.detect(facts.daemon_pid)
+        self._host = host.detect(facts.daemon_pid, twins=facts.twins, desk=self._desk)
         if self._host.remark:
             log.info(self._host.remark)
         first = not self._link.loaded

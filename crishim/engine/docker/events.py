@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import aiohttp
 
@@ -15,9 +15,13 @@ from crishim.engine.values import EngineEvent
 _ACTIONS = (
     *("create", "start", "restart", "die", "oom", "destroy", "pause", "unpause", "rename", "update"),
     *("delete", "import", "load", "pull", "tag", "untag"),
+    "reload",
 )
-"""Those that can change what inspect shows. Left out are above all the three that each exec makes: the engine drops
-events for a listener that is slow for 100 ms, and probes would be most of them."""
+"""Those that can change what inspect shows, or what the engine says of itself. Left out are above all the three that
+each exec makes: the engine drops events for a listener that is slow for 100 ms, and probes would be most of them."""
+
+
+_KINDS: tuple[Literal["container", "image", "daemon"], ...] = ("container", "image", "daemon")
 
 
 def query() -> dict[str, str]:
@@ -29,7 +33,7 @@ def query() -> dict[str, str]:
     seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
     return {
         "since": f"{seconds}.{nanoseconds:09d}",
-        "filters": json.dumps({"type": ["container", "image"], "event": list(_ACTIONS)}),
+        "filters": json.dumps({"type": list(_KINDS), "event": list(_ACTIONS)}),
     }
 
 
@@ -40,12 +44,12 @@ def read_events(response: aiohttp.ClientResponse) -> AsyncIterator[EngineEvent]:
 
 def event_from(data: Mapping[str, Any]) -> EngineEvent | None:
     """The event in a line, None for other kinds of objects."""
-    kind = data.get("Type")
-    if kind not in ("container", "image"):
+    kind = next((kind for kind in _KINDS if kind == data.get("Type")), None)
+    if kind is None:
         return None
     actor = data.get("Actor") or {}
     return EngineEvent(
-        kind="container" if kind == "container" else "image",
+        kind=kind,
         action=str(data.get("Action", "")),
         id=str(actor.get("ID", "")),
         time=int(data.get("timeNano") or int(data.get("time") or 0) * 1_000_000_000),

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from crishim.engine.twins import split_twins
 from crishim.engine.values import EngineFacts
 from crishim.errors import EngineUnsuitable
 
@@ -69,6 +70,9 @@ def facts_from(version: Mapping[str, Any], info: Mapping[str, Any], api: tuple[i
     """What the rest of crishim may know of the engine."""
     driver = str(info.get("CgroupDriver", "none"))
     status = {str(row[0]): str(row[1]) for row in info.get("DriverStatus") or () if len(row) == 2}
+    listed = info.get("Runtimes") or {}
+    runtimes, twins = split_twins(listed)
+    default = str(info.get("DefaultRuntime", ""))
     return EngineFacts(
         name="docker",
         version=str(version.get("Version", "")),
@@ -78,15 +82,16 @@ def facts_from(version: Mapping[str, Any], info: Mapping[str, Any], api: tuple[i
         data_root=str(info.get("DockerRootDir", "")),
         storage_driver=str(info.get("Driver", "")),
         containerd_store=status.get("driver-type") == CONTAINERD_STORE,
-        runtimes=tuple(sorted(info.get("Runtimes") or ())),
-        default_runtime=str(info.get("DefaultRuntime", "")),
+        runtimes=runtimes,
+        default_runtime=next((runtime for runtime, twin in twins.items() if twin == default), default),
         security=_security_options(info) & _KNOWN_SECURITY,
         architecture=str(version.get("Arch", "")),
         kernel=str(version.get("KernelVersion", "")),
         live_restore=bool(info.get("LiveRestoreEnabled")),
         experimental=bool(info.get("ExperimentalBuild")),
-        readonly_recursion=_recursing(info.get("Runtimes") or {}),
+        readonly_recursion=_recursing(listed),
         cdi=bool(info.get("CDISpecDirs")),
+        twins={runtime: str(listed[twin].get("path") or "") for runtime, twin in twins.items()},
         daemon_pid=pid,
     )
 

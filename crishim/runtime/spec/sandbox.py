@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 
+from crishim.engine.twins import PREFIX
 from crishim.engine.values import ContainerSpec, EngineFacts, LogSpool
 from crishim.errors import InvalidArgument, UnknownRuntimeHandler
 from crishim.model import (
@@ -115,6 +116,11 @@ def make_runtime(handler: str, facts: EngineFacts) -> str:
     """The engine's runtime for a handler; the empty one is the engine's default. Raises UnknownRuntimeHandler."""
     if not handler:
         return facts.default_runtime
+    if handler.startswith(PREFIX) and (plain := handler.removeprefix(PREFIX)) in facts.twins:
+        raise UnknownRuntimeHandler(
+            f"{handler!r} is crishim's own front of the runtime {plain!r}, which is the handler to name",
+            handler=handler,
+        )
     if handler not in facts.runtimes:
         known = ", ".join(sorted(facts.runtimes))
         raise UnknownRuntimeHandler(f"the engine has no runtime {handler!r}; it has {known}", handler=handler)

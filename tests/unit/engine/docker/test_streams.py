@@ -95,7 +95,7 @@ def test_event_of_an_engine_that_tells_seconds_only() -> None:
 
 def test_events_of_execs_are_not_asked_for() -> None:
     filters = json.loads(query()["filters"])
-    assert filters["type"] == ["container", "image"]
+    assert filters["type"] == ["container", "image", "daemon"]
     assert {"create", "start", "die", "destroy", "oom"} <= set(filters["event"])
     assert not [action for action in filters["event"] if action.startswith("exec")]
     assert float(query()["since"]) > 1_700_000_000

@@ -1,0 +1,1 @@
+"""The program that the engine starts: source, executables, and how they are built."""
