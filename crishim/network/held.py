@@ -1,9 +1,10 @@
 """Namespaces of pods that no process holds: made and pinned by a thread that then ends.
 
-A pod's network namespace is pinned where those of all pods are (`netns`). What else is held of it lies in a folder of its
-own: the pins `ipc` and `uts`, the file system `shm` that its containers have as /dev/shm, and the files that they have
-in /etc. All of that is on a small file system in memory that is mounted on the folder: the kernel takes its time for each
-umount, and so one call lets all of it go. The folder goes last, so that a pod of which anything is left is found by it.
+A pod's network namespace is pinned where those of all pods are (`netns`). What else is held of it lies in a folder of
+its own: the pins `ipc` and `uts`, the file system `shm` that its containers have as /dev/shm, and the files that they
+have in /etc. All of that is on a small file system in memory that is mounted on the folder: the kernel takes its time
+for each umount, and so one call lets all of it go. The folder goes last, so that a pod of which anything is left is
+found by it.
 
 The synchronous functions make system calls that can wait; the event loop uses those of `KernelNamespaces`.
 """

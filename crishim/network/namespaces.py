@@ -106,7 +106,7 @@ class NetworkNamespaces(ABC):
 
 
 class KernelNamespaces(NetworkNamespaces):
-    """Pins in a folder (`/run/netns`), named `crishim-<sandbox id>`; what else `make` makes in one folder per sandbox."""
+    """Pins in a folder (`/run/netns`), named `crishim-<sandbox id>`; what else `make` makes in a folder per sandbox."""
 
     def __init__(self, directory: str, folders: str = "") -> None:
         """`folders`: where the sandboxes' folders lie; empty: sandboxes always have a process."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from crishim.images.service import Images
     from crishim.network.api import PodNetwork
     from crishim.network.namespaces import NetworkNamespaces
+    from crishim.runtime.anchored.anchor import Anchor
     from crishim.runtime.engine_link import EngineLink
     from crishim.runtime.host import Host
     from crishim.runtime.logs import Logs
@@ -55,6 +56,8 @@ class Runtime:
     network: PodNetwork
     namespaces: NetworkNamespaces
     images: Images
+    anchor: Anchor
+    """What containers of anchored pods name as their network."""
     watch: Watch
     logs: Logs
     host: Callable[[], Host]

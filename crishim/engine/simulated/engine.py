@@ -19,6 +19,7 @@ from crishim.engine.simulated.images import default_files, default_images, famil
 from crishim.engine.simulated.machine import Machine
 from crishim.engine.simulated.program import DEFAULT_MISSING
 from crishim.engine.simulated.reading import read_log
+from crishim.engine.twins import twin_name
 from crishim.engine.values import (
     ContainerSpec,
     EngineContainer,
@@ -70,7 +71,7 @@ class SimulatedEngine(Controls, Engine):
         machine = Machine(
             self.clock,
             default_images() if images is None else images,
-            runtimes=self.facts.runtimes,
+            runtimes=(*self.facts.runtimes, *map(twin_name, self.facts.twins)),
             seed=seed,
             missing=tuple(missing),
             root=root,

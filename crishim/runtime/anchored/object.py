@@ -1,7 +1,7 @@
 """The engine's object of an anchored pod: created and never started, it holds the labels and the name.
 
-It tells people, and a server that has lost its checkpoints, of the pod. The pod does not depend on it: where it was taken
-away (`docker container prune`) it is made again.
+It tells people, and a server that has lost its checkpoints, of the pod. The pod does not depend on it: where it was
+taken away (`docker container prune`) it is made again.
 """
 
 from __future__ import annotations

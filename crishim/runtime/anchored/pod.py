@@ -23,7 +23,13 @@ FILES: Mapping[str, str] = {
 _ENGINES_SYSCTLS = {"net.ipv4.ip_unprivileged_port_start": "0", "net.ipv4.ping_group_range": "0 2147483647"}
 """What engines set in every network namespace that is not the host's: without privileges, any port may be bound, and
 ping works."""
-_HOSTS = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\nfe00::\tip6-localnet\nff02::1\tip6-allnodes\nff02::2\tip6-allrouters\n"
+_HOSTS = """\
+127.0.0.1\tlocalhost
+::1\tlocalhost ip6-localhost ip6-loopback
+fe00::\tip6-localnet
+ff02::1\tip6-allnodes
+ff02::2\tip6-allrouters
+"""
 
 
 def kinds_of(config: PodSandboxConfig) -> frozenset[Kind]:
