@@ -54,9 +54,11 @@ class _Freezing:
         async def call(*args: Any, **kwargs: Any) -> Any:
             number = self._freezer.number()
             await self._freezer.pass_by(number, "before")
-            result = await attribute(*args, **kwargs)
-            await self._freezer.pass_by(number, "after")
-            return result
+            try:
+                return await attribute(*args, **kwargs)
+            finally:
+                # A refusal is an answer, too.
+                await self._freezer.pass_by(number, "after")
 
         return call
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import shutil
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -179,6 +180,7 @@ class World:
 
     async def close(self) -> None:
         await self.node.close()
+        shutil.rmtree(self.folder / "engine", ignore_errors=True)  # the anchor outlives servers
 
     async def restart(self, *, kill: bool = False, **settings: Any) -> None:
         """End the server and start another one on what there is."""
