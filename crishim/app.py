@@ -17,6 +17,7 @@ import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 from crishim import __version__, allocator, log
@@ -31,6 +32,7 @@ from crishim.rpc.unix_socket import PATH_LIMIT, ServerSocket
 from crishim.runtime.core import RuntimeSettings
 from crishim.runtime.front import Front
 from crishim.runtime.node import Node
+from crishim.runtime.wishes import edit_of
 from crishim.service.notify import Notifier
 from crishim.stats.oom import OutOfMemory
 from crishim.stats.service import Stats
@@ -209,7 +211,8 @@ async def open_desk(settings: Settings, node: Node) -> Desk | None:
             "no runtime front can ask at %s: a socket's path may have %d bytes", settings.desk_path, PATH_LIMIT
         )
         return None
-    desk = Desk(settings.desk_path, Front(node.runtime.index).answer)
+    edit = partial(edit_of, folder=node.runtime.namespaces.folder)
+    desk = Desk(settings.desk_path, Front(node.runtime.index, edit).answer)
     await desk.start()
     return desk
 

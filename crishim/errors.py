@@ -385,6 +385,17 @@ class LogFailed(CRIError):
     kind = Kind.FAILED_PRECONDITION
 
 
+class FrontFailed(CRIError):
+    """What was asked for is the runtime front's to carry, and it cannot be.
+
+    Nothing runs without it: a container that was being started did not start.
+
+    Caller: see to what the text names; `crishim check` tells whether the front is as it should be.
+    """
+
+    kind = Kind.FAILED_PRECONDITION
+
+
 class CheckpointFailed(CRIError):
     """A record of the checkpoint store could not be written or read, for example on a full disk.
 

@@ -42,6 +42,9 @@ class Field:
     """The test that reads it back; empty where it is refused everywhere."""
     needs: Feature | Node | None = None
     """Without it, the field is refused."""
+    front: str = ""
+    """The runtime's front (`crishim install-runtime`) carries it where the engine cannot; what else that needs, or
+    `FRONT` for nothing else. Empty: no front helps."""
     error: type[CRIError] | None = None
     """With this it is refused, where it is."""
     kept: bool = False
@@ -50,14 +53,16 @@ class Field:
     @property
     def refused(self) -> bool:
         """Whether it is refused on every node."""
-        return self.error is not None and self.needs is None
+        return self.error is not None and self.needs is None and not self.front
 
 
 _INT = "tests/integration/server/"
 _PROCESS, _POD = f"{_INT}test_fields_process.py::", f"{_INT}test_fields_pod.py::"
 _FULL, _IMAGES = f"{_INT}test_fields_fullest.py::", f"{_INT}test_fields_image.py::"
 _FULLEST = f"{_FULL}test_the_fullest_container"
+_FRONT = f"{_INT}test_front_fields.py::"
 _VM = "tests/vm/"
+FRONT = "the front"
 
 
 def _under(prefix: str, *fields: Field) -> Iterator[Field]:
@@ -67,6 +72,7 @@ def _under(prefix: str, *fields: Field) -> Iterator[Field]:
             note=field.note,
             proof=field.proof,
             needs=field.needs,
+            front=field.front,
             error=field.error,
             kept=field.kept,
         )
@@ -84,8 +90,14 @@ def _no(path: str, note: str, error: type[CRIError] = UnsupportedField) -> Field
     return Field(path=path, note=note, error=error)
 
 
-def _where(path: str, needs: Feature | Node, error: type[CRIError], proof: str, note: str = "") -> Field:
-    return Field(path=path, needs=needs, error=error, proof=proof, note=note)
+def _where(
+    path: str, needs: Feature | Node, error: type[CRIError], proof: str, note: str = "", front: str = ""
+) -> Field:
+    return Field(path=path, needs=needs, error=error, proof=proof, note=note, front=front)
+
+
+def _front(path: str, proof: str, note: str = "", *, needs: str = FRONT) -> Field:
+    return Field(path=path, note=note, proof=proof, front=needs, error=UnsupportedField)
 
 
 _WINDOWS = _no("windows", "for nodes that run Windows", InvalidArgument)
@@ -102,11 +114,18 @@ def _apparmor(where: str = "") -> Field:
 
 
 _USERNS = _no("namespace_options.userns_options", "a pod's own is not in the engine's API; the host's (NODE) is taken")
-_UNIFIED = _no("unified", "keys of cgroup version 2 are not in the engine's API")
-_HUGEPAGES = _no(
+_UNIFIED = _front(
+    "unified",
+    f"{_VM}test_front.py::test_files_of_the_cgroup",
+    "files of the container's cgroup, but those that begin with `cgroup.`",
+    needs="cgroup version 2",
+)
+_HUGEPAGES = _front(
     "hugepage_limits",
-    "huge pages are not in the engine's API. A limit of 0, which kubelets send for every size, is taken: the pod's "
-    "cgroup has it, which the kubelet writes",
+    f"{_VM}test_front.py::test_huge_pages",
+    "a limit of 0, which kubelets send for every size, is taken everywhere: the pod's cgroup has it, which the kubelet "
+    "writes",
+    needs="cgroups that limit huge pages",
 )
 
 POD = (
@@ -197,6 +216,7 @@ CONTAINER = (
             RROUnsupported,
             f"{_FULL}test_recursive_read_only",
             "and Linux 5.12",
+            front="Linux 5.12 and a runtime that knows `rro`",
         ),
         _where(
             "mounts.image",
@@ -212,7 +232,11 @@ CONTAINER = (
             f"{_IMAGES}test_image_volumes",
             "a path of the image",
         ),
-        _no("mounts.mount_options", "are not in the engine's API"),
+        _front(
+            "mounts.mount_options",
+            f"{_FRONT}test_mount_options",
+            "noexec, nodev, nosuid; not for what is mounted below",
+        ),
         _is("devices", f"{_POD}test_devices", "a folder stands for the devices in it"),
         _is("labels", f"{_PROCESS}test_identity_is_given_back"),
         _is("annotations", f"{_PROCESS}test_identity_is_given_back"),
@@ -235,7 +259,11 @@ CONTAINER = (
         "ContainerConfig.linux.security_context",
         _is("capabilities.add_capabilities", f"{_PROCESS}test_capabilities"),
         _is("capabilities.drop_capabilities", f"{_PROCESS}test_capabilities", "wins over adding"),
-        _no("capabilities.add_ambient_capabilities", "are not in the engine's API"),
+        _front(
+            "capabilities.add_ambient_capabilities",
+            f"{_FRONT}test_ambient_capabilities",
+            "in all five sets; in an exec, too",
+        ),
         _is("privileged", f"{_PROCESS}test_privileged", "in a privileged pod only"),
         _is("namespace_options.network", f"{_POD}test_namespaces_of_a_pod", "the pod's"),
         _is("namespace_options.pid", f"{_POD}test_namespaces_of_a_pod"),
@@ -271,7 +299,7 @@ UPDATES = (
     *_under("UpdateContainerResourcesRequest", _WINDOWS),
     *(
         field
-        if field.refused or "swap" in field.path
+        if field.refused or field.front or "swap" in field.path
         else _is(field.path, f"{_FULL}test_updates_one_by_one", "0: stays")
         for field in _under("UpdateContainerResourcesRequest.linux", *RESOURCES)
     ),

@@ -54,10 +54,19 @@ def has(facts: EngineFacts, feature: Feature) -> bool:
 def recurses_readonly(facts: EngineFacts, runtime: str) -> bool:
     """Whether a mount can be made read-only with all that is mounted below it: the engine can say it, the runtime says
     that it can, and the kernel does it (mount_setattr, Linux 5.12)."""
-    match = re.match(r"(\d+)\.(\d+)", facts.kernel)
-    kernel = (int(match[1]), int(match[2])) if match else (0, 0)
-    able = runtime in facts.readonly_recursion and kernel >= _SETS_ATTRIBUTES
+    able = runtime in facts.readonly_recursion and sets_mount_attributes(facts)
     return has(facts, Feature.READONLY_RECURSION) and able
+
+
+def sets_mount_attributes(facts: EngineFacts) -> bool:
+    """Whether the engine's kernel changes attributes of a whole tree of mounts (mount_setattr, Linux 5.12)."""
+    return kernel_of(facts) >= _SETS_ATTRIBUTES
+
+
+def kernel_of(facts: EngineFacts) -> tuple[int, int]:
+    """Version of the engine's kernel; (0, 0) where it does not tell one."""
+    match = re.match(r"(\d+)\.(\d+)", facts.kernel)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 def needs(feature: Feature) -> str:

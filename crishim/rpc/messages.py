@@ -9,6 +9,7 @@ from crishim.model import ImageSpec, Signal
 from crishim.rpc.encode import encode
 from crishim.rpc.signals import parse_signal
 from crishim.runtime.objects import Container, Sandbox
+from crishim.runtime.oci.asked import asked_hugepages, asked_unified
 
 DEFAULT_CPU_SHARES = 1024
 """The kernel's weight of a cgroup for which none was given."""
@@ -155,4 +156,6 @@ def _resources_in_force(container: Container) -> pb.LinuxContainerResources:
         cpuset_cpus=live.cpuset_cpus or "",
         cpuset_mems=live.cpuset_mems or "",
         oom_score_adj=container.oom_score_adj,
+        hugepage_limits=[encode(limit, pb.HugepageLimit()) for limit in asked_hugepages(container.record)],
+        unified=asked_unified(container.record),
     )

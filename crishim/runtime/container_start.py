@@ -19,17 +19,18 @@ from crishim.model import ContainerState
 from crishim.runtime.anchored.pod import kinds_of
 from crishim.runtime.anchored.upkeep import words_for
 from crishim.runtime.container_stop import kill
-from crishim.runtime.container_update import set_oom_score
+from crishim.runtime.container_update import set_cgroup_files, set_oom_score
 from crishim.runtime.core import Runtime
 from crishim.runtime.objects import Container
+from crishim.runtime.oci.asked import make_wish
 
 
 async def start_container(rt: Runtime, container_id: str) -> None:
     """Start a created container (CRI StartContainer); one that runs already is success.
 
     Raises ContainerNotFound, SandboxNotReady, ContainerNotRunning (it has run and ended), LogFailed (its log cannot be
-    written where it was asked for), ContainerStartFailed with the OCI runtime's words (the container is then EXITED). A
-    call that is cancelled lets the start come to its end, so that what is listed is true.
+    written where it was asked for), FrontFailed, ContainerStartFailed with the OCI runtime's words (the container is
+    then EXITED). A call that is cancelled lets the start come to its end, so that what is listed is true.
     """
     rt.link.need_loaded()
     container = rt.index.need_container(container_id)
@@ -43,6 +44,9 @@ async def start_container(rt: Runtime, container_id: str) -> None:
             )
         # A stop of the pod from now on waits for the container's lock, and then ends what was started.
         _need_ready(rt, container)
+        wish = make_wish(container.record)
+        if wish is not None and wish.for_exec:
+            rt.exec_markers.put(container.id)
         await rt.logs.begin(container)
         task, cancelled = await rt.background.complete(_start(rt, container), name=f"start {container.id[:13]}")
         if cancelled:
@@ -70,6 +74,8 @@ async def _start(rt: Runtime, container: Container) -> None:
         _check_namespaces(rt, container, live)
         if (score := container.record.oom_score_adj) is not None and live.pid:
             set_oom_score(live.pid, score)
+        if (updated := container.record.resources) is not None and live.pid:
+            await set_cgroup_files(live, updated, rt.link.facts.cgroup_version)
     except CRIError:
         await kill(rt, container.id)
         await rt.watch.refresh(container.id)

@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 
 from crishim.aiokit.steps import step
 from crishim.aiokit.undo import UndoStack
-from crishim.engine.values import EngineResources
+from crishim.checkpoint.record import ContainerRecord
+from crishim.engine.values import EngineContainer, EngineResources
 from crishim.errors import ContainerNotFound, EngineNotFound, UnsupportedField
 from crishim.model import LinuxContainerResources
+from crishim.runtime import cgroup_files
 from crishim.runtime.core import Runtime
+from crishim.runtime.objects import Container
 from crishim.runtime.records import with_container
 from crishim.runtime.spec.resources import check_resources, make_update_resources
+from crishim.runtime.spec.ways import Ways, make_ways
 
 
 async def update_container_resources(rt: Runtime, container_id: str, asked: LinuxContainerResources | None) -> None:
     """Change the limits of a container (CRI UpdateContainerResources); zero or empty leaves a value as it is.
 
     Raises ContainerNotFound, InvalidArgument, UnsupportedField, or the engine's error after the old values were put
-    back. The OOM score adjustment of a container that was not started yet is set when it is.
+    back. What the engine does not know (OOM score adjustment, files of the cgroup) is set by ourselves; in a container
+    that was not started yet, when it is.
     """
     rt.link.need_loaded()
     container = rt.index.need_container(container_id)
     if asked is None:
         return
-    check_resources(asked, "linux")
+    check_resources(asked, "linux", _ways(rt, container))
     async with (
         rt.locks.hold(container.id),
         UndoStack(f"update of {container.id[:13]}", rt.background, deadline=rt.settings.undo_deadline) as undo,
@@ -37,18 +43,50 @@ async def update_container_resources(rt: Runtime, container_id: str, asked: Linu
         if wanted != EngineResources():
             undo.push("limits", lambda: _set_limits(rt, live.id, live.resources))
             await _set_limits(rt, live.id, wanted)
-        record = replace(container.record, resources=asked)
+        record = replace(container.record, resources=_with_files_so_far(container.record, asked))
         if asked.oom_score_adj:
             score = rt.host().clamp_oom_score(asked.oom_score_adj)
             record = replace(record, oom_score_adj=score)
             if live.pid:
                 undo.push("OOM score", lambda: set_oom_score(live.pid, container.oom_score_adj))
                 set_oom_score(live.pid, score)
+        if live.pid and (before := await _read_cgroup_files(live, asked, rt.link.facts.cgroup_version)):
+            undo.push("cgroup", lambda: asyncio.to_thread(cgroup_files.write, before))
+            await set_cgroup_files(live, asked, rt.link.facts.cgroup_version)
         undo.push("record", lambda: rt.records.try_change(container.sandbox_id, with_container(container.record)))
         await rt.records.commit(container.sandbox_id, with_container(record))
         if (current := rt.index.container(live.id)) is not None:
             rt.index.put_container(replace(current, record=record))
         undo.forget()
+
+
+def _ways(rt: Runtime, container: Container) -> Ways:
+    """What the front makes possible for this container's handler."""
+    facts, sandbox = rt.link.last_facts, rt.index.sandbox(container.sandbox_id)
+    if facts is None:
+        return Ways()
+    return make_ways(facts, rt.host(), (sandbox.record.runtime_handler if sandbox else "") or facts.default_runtime)
+
+
+def _with_files_so_far(record: ContainerRecord, asked: LinuxContainerResources) -> LinuxContainerResources:
+    """What is asked, with the files of the cgroup that were asked for before and are not now: they stay."""
+    earlier = record.resources or LinuxContainerResources()
+    sizes = {limit.page_size for limit in asked.hugepage_limits if limit.limit}
+    limits = (*(old for old in earlier.hugepage_limits if old.page_size not in sizes), *asked.hugepage_limits)
+    return replace(asked, unified={**earlier.unified, **asked.unified}, hugepage_limits=limits)
+
+
+async def _read_cgroup_files(
+    live: EngineContainer, asked: LinuxContainerResources, version: int
+) -> dict[Path, tuple[str, str]]:
+    return await asyncio.to_thread(cgroup_files.read, cgroup_files.wanted(live, asked, version))
+
+
+async def set_cgroup_files(live: EngineContainer, asked: LinuxContainerResources, version: int) -> None:
+    """Write the limits that are files of a running container's cgroup and no more. Raises InvalidArgument for a value
+    that the kernel does not take, UnsupportedField where there is no such file."""
+    # In a thread: to lower a limit of memory may take as long as the kernel needs to make room.
+    await asyncio.to_thread(lambda: cgroup_files.write(cgroup_files.wanted(live, asked, version)))
 
 
 async def _set_limits(rt: Runtime, container_id: str, limits: EngineResources) -> None:

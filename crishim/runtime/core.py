@@ -13,6 +13,7 @@ from crishim.runtime.last_seen import LastSeen
 from crishim.runtime.names import Names
 
 if TYPE_CHECKING:
+    from crishim.front.markers import ExecMarkers
     from crishim.images.service import Images
     from crishim.network.api import PodNetwork
     from crishim.network.namespaces import NetworkNamespaces
@@ -69,6 +70,8 @@ class Runtime:
     locks: KeyedLocks
     """One per sandbox and one per container. A sandbox's is taken before a container's, never after."""
     background: Background
+    exec_markers: ExecMarkers
+    """Which containers' execs the front is to ask about."""
     settings: RuntimeSettings = field(default_factory=RuntimeSettings)
     running: dict[str, Making] = field(default_factory=dict)
     """Sandbox id to the RunPodSandbox that is making it, for StopPodSandbox to end."""

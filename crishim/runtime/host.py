@@ -14,6 +14,7 @@ from crishim.front.twins import usable_twins
 
 _CAP_SYS_RESOURCE = 24
 _LOWEST, _HIGHEST = -1000, 1000
+_STEP = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,10 @@ class Host:
     oom_floor: int = _LOWEST
     twins: Mapping[str, str] = field(default_factory=dict)
     """Runtimes that have a fronted twin which asks this server, each with the twin's name."""
+    recursing: frozenset[str] = frozenset()
+    """Those of them that say they know recursively read-only mounts (`crishim.front.abilities`)."""
+    hugepage_sizes: frozenset[str] = frozenset()
+    """Sizes of huge pages that cgroups of this host can limit, as CRI writes them (`2MB`)."""
 
     def twin_of(self, runtime: str) -> str | None:
         """The runtime by which the engine is to run what `runtime` alone cannot; None: there is no front for it."""
@@ -46,6 +51,7 @@ def detect(
     *,
     twins: Mapping[str, str] | None = None,
     desk: Path | None = None,
+    sys: Path = Path("/sys"),
 ) -> Host:
     """Read what the engine's process may do; without a pid (0), or if it has gone, our own process stands for it.
 
@@ -57,6 +63,30 @@ def detect(
     for line in (process / "status").read_text().splitlines():
         if line.startswith("CapEff:"):
             capabilities = int(line.split()[1], 16)
-    if capabilities >> _CAP_SYS_RESOURCE & 1:
-        return Host(twins=usable)
-    return Host(oom_floor=int((process / "oom_score_adj").read_text()), twins=usable)
+    floor = _LOWEST
+    if not capabilities >> _CAP_SYS_RESOURCE & 1:
+        floor = int((process / "oom_score_adj").read_text())
+    return Host(oom_floor=floor, twins=usable, hugepage_sizes=hugepage_sizes(sys))
+
+
+def hugepage_sizes(sys: Path = Path("/sys")) -> frozenset[str]:
+    """Sizes of huge pages that the kernel has and that its cgroups can limit; none where they cannot."""
+    cgroups = sys / "fs" / "cgroup"
+    try:
+        limited = "hugetlb" in (cgroups / "cgroup.controllers").read_text().split()
+    except OSError:  # version 1: a folder for each controller
+        limited = (cgroups / "hugetlb").is_dir()
+    folder = sys / "kernel" / "mm" / "hugepages"
+    if not limited or not folder.is_dir():
+        return frozenset()
+    kilobytes = [int(name.name.removeprefix("hugepages-").removesuffix("kB")) for name in folder.iterdir()]
+    return frozenset(_size(number) for number in kilobytes)
+
+
+def _size(kilobytes: int) -> str:
+    """As the kernel names the files of its cgroups, and kubelets the sizes."""
+    for unit in ("KB", "MB"):
+        if kilobytes < _STEP:
+            return f"{kilobytes}{unit}"
+        kilobytes //= _STEP
+    return f"{kilobytes}GB"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from crishim.aiokit.background import Background
@@ -17,6 +18,8 @@ from crishim.checkpoint.api import CheckpointStore
 from crishim.engine.api import Engine
 from crishim.engine.values import EngineEvent, EngineFacts, LogSpool
 from crishim.errors import CheckpointFailed, CRIError, EngineUnavailable
+from crishim.front.abilities import recursing
+from crishim.front.markers import ExecMarkers
 from crishim.images.core import ImageSettings
 from crishim.images.service import Images
 from crishim.logs.api import LogWriter
@@ -27,7 +30,7 @@ from crishim.runtime.anchored.anchor import Anchor
 from crishim.runtime.anchored.upkeep import Upkeep
 from crishim.runtime.core import Runtime, RuntimeSettings
 from crishim.runtime.engine_link import COMPARE_EVERY, EngineLink
-from crishim.runtime.index import Index
+from crishim.runtime.index import Change, Index
 from crishim.runtime.last_seen import LastSeen, note_last_seen, read_last_seen
 from crishim.runtime.log_relay import LogRelay
 from crishim.runtime.logs import Logs
@@ -71,8 +74,10 @@ class Node:
         self._namespaces = namespaces
         self._settings = settings or RuntimeSettings()
         self._image_settings = image_settings
+        self._exec_markers = ExecMarkers(desk)
         self._host = host.Host()
         self._index = Index()
+        self._index.subscribe(self._unmark)
         self._names = Names()
         self._locks = KeyedLocks()
         self._background = Background()
@@ -166,6 +171,7 @@ class Node:
             last_seen=last_seen,
             locks=self._locks,
             background=self._background,
+            exec_markers=self._exec_markers,
             settings=self._settings,
         )
         self._watching = asyncio.create_task(self._watch.run(), name="watch")
@@ -188,6 +194,10 @@ class Node:
             self._watching.cancel()
             await asyncio.wait((self._watching,))
 
+    def _unmark(self, change: Change) -> None:
+        if change.after is None and change.before is not None:
+            self._exec_markers.drop(change.before.id)
+
     def _on_event(self, event: EngineEvent) -> None:
         if event.kind == "container":
             self._watch.mark(event.id)
@@ -197,7 +207,8 @@ class Node:
             self._images.on_event(event)
 
     async def _on_connect(self, facts: EngineFacts) -> None:
-        self._host = host.detect(facts.daemon_pid, twins=facts.twins, desk=self._desk)
+        found = host.detect(facts.daemon_pid, twins=facts.twins, desk=self._desk)
+        self._host = replace(found, recursing=await recursing(facts.twins, found.twins))
         if self._host.remark:
             log.info(self._host.remark)
         first = not self._link.loaded
@@ -209,6 +220,7 @@ class Node:
         finally:
             self._reading = False
         if first:
+            self._exec_markers.clear(lambda container_id: self._index.container(container_id) is not None)
             await self._clear_leftovers()
         try:
             await note_last_seen(self._store, facts)

@@ -7,12 +7,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from crishim.checkpoint.record import Carrier
-from crishim.engine.features import recurses_readonly
 from crishim.engine.values import EngineFacts
 from crishim.model import CgroupDriver
 from crishim.runtime.anchored.carrier import missing_front
 from crishim.runtime.core import Runtime
+from crishim.runtime.host import Host
 from crishim.runtime.last_seen import LastSeen
+from crishim.runtime.spec.ways import Beyond, make_ways
 
 RUNTIME_NAME = "docker"
 """Pods then carry `docker://` container ids, as log agents and moves in place from other shims expect."""
@@ -91,19 +92,30 @@ def node_status(rt: Runtime) -> NodeStatus:
         )
     return NodeStatus(
         conditions=(runtime_ready, network_ready),
-        handlers=_handlers(facts) if facts else (),
+        handlers=_handlers(facts, rt.host()) if facts else (),
         supplemental_groups_policy=facts is not None,
+        mount_options=facts is not None and _carries_mount_options(facts, rt.host()),
         info=_info(rt, facts),
     )
 
 
-def _handlers(facts: EngineFacts) -> tuple[HandlerFeatures, ...]:
+def _handlers(facts: EngineFacts, host: Host) -> tuple[HandlerFeatures, ...]:
     """The handlers with what each is found able to do; the nameless one is the engine's default runtime."""
     runtimes = [("", facts.default_runtime), *((name, name) for name in sorted(facts.runtimes))]
     return tuple(
-        HandlerFeatures(name, recursive_read_only_mounts=recurses_readonly(facts, runtime))
-        for name, runtime in runtimes
+        HandlerFeatures(name, recursive_read_only_mounts=_recurses(facts, host, runtime)) for name, runtime in runtimes
     )
+
+
+def _recurses(facts: EngineFacts, host: Host, runtime: str) -> bool:
+    ways = make_ways(facts, host, runtime)
+    return ways.recursive or ways.open(Beyond.RECURSIVE_READ_ONLY)
+
+
+def _carries_mount_options(facts: EngineFacts, host: Host) -> bool:
+    """CRI has one word for all handlers (`RuntimeFeatures.mount_options`): it is about the default one. Where another
+    one cannot, its containers are refused by name."""
+    return make_ways(facts, host, facts.default_runtime).open(Beyond.MOUNT_OPTIONS)
 
 
 def _info(rt: Runtime, facts: EngineFacts | None) -> dict[str, object]:

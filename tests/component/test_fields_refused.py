@@ -54,8 +54,8 @@ BESIDE: dict[str, dict[str, Any]] = {
     "ContainerConfig.mounts.mount_options": {"host_path": "/"},
 }
 """What else a mount has, so that there is nothing else to refuse."""
-REFUSED = [f for f in FIELDS if f.refused or (f.needs is not None and f.needs is not Node.NO_SELINUX)]
-"""On this engine: it is old, and its kernel has neither AppArmor nor SELinux."""
+REFUSED = [f for f in FIELDS if f.refused or f.front or (f.needs is not None and f.needs is not Node.NO_SELINUX)]
+"""On this engine: it is old, its runtime has no front, and its kernel has neither AppArmor nor SELinux."""
 
 
 def request_of(field: Field, sandbox_id: str, container_id: str) -> tuple[str, Any]:

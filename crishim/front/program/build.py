@@ -53,7 +53,9 @@ def find_compiler(arch: str) -> str:
 
 def identify(compiler: str) -> str:
     """Compiler and linker with their versions, as far as they tell; the architecture's name is not in it."""
-    linker = subprocess.run([compiler, "-print-prog-name=ld"], capture_output=True, text=True, check=True).stdout.strip()
+    linker = subprocess.run(
+        [compiler, "-print-prog-name=ld"], capture_output=True, text=True, check=True
+    ).stdout.strip()
     lines = []
     for program in (compiler, linker):
         told = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
@@ -77,7 +79,9 @@ def build(arch: str) -> tuple[bytes, str]:
 def main(arguments: list[str] | None = None) -> int:
     """Write the executables, or with `--check` compare them with the committed ones.  Returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m crishim.front.program.build", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="change nothing; fail if a file is not what its source gives")
+    parser.add_argument(
+        "--check", action="store_true", help="change nothing; fail if a file is not what its source gives"
+    )
     parser.add_argument("arch", nargs="*", choices=[*COMPILERS, []], help="architectures (default: all)")
     options = parser.parse_args(arguments)
     stale = False

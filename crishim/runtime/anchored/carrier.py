@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crishim.checkpoint.record import Carrier
-from crishim.errors import EngineUnsuitable
+from crishim.errors import FrontFailed
 from crishim.model import NamespaceMode, NamespaceOption, PodSandboxConfig
 from crishim.runtime.core import RuntimeSettings
 from crishim.runtime.host import Host
@@ -13,22 +13,22 @@ def choose_carrier(config: PodSandboxConfig, runtime: str, host: Host, settings:
     """The carrier of a pod that the engine's `runtime` is to run.
 
     A PID namespace that containers share needs a process that reaps: such pods have one, whatever is set. Raises
-    EngineUnsuitable where `anchored` is set and the runtime has no front.
+    FrontFailed where `anchored` is set and the runtime has no front.
     """
     if settings.carrier == "pause" or options_of(config).pid is NamespaceMode.POD:
         return Carrier.PAUSE
     if host.twin_of(runtime) is not None:
         return Carrier.ANCHORED
     if settings.carrier == "anchored":
-        raise EngineUnsuitable(missing_front(runtime))
+        raise FrontFailed(missing_front(runtime))
     return Carrier.PAUSE
 
 
 def need_twin(runtime: str, host: Host) -> str:
-    """The fronted twin that runs containers of anchored pods. Raises EngineUnsuitable."""
+    """The fronted twin that runs containers of anchored pods. Raises FrontFailed."""
     twin = host.twin_of(runtime)
     if twin is None:
-        raise EngineUnsuitable(f"the pod is anchored, and {missing_front(runtime)}")
+        raise FrontFailed(f"the pod is anchored, and {missing_front(runtime)}")
     return twin
 
 

@@ -26,6 +26,7 @@ from crishim.runtime.spec.namespaces import make_container_modes
 from crishim.runtime.spec.resources import check_resources, make_create_resources
 from crishim.runtime.spec.sandbox import make_runtime
 from crishim.runtime.spec.signals import make_stop_signal
+from crishim.runtime.spec.ways import make_ways
 
 _CONTEXT = "config.linux.security_context"
 
@@ -51,7 +52,8 @@ def make_container_spec(
     context = linux.security_context or LinuxContainerSecurityContext()
     resources = linux.resources or LinuxContainerResources()
     _check_privileged(context, sandbox)
-    check_resources(resources, "config.linux.resources")
+    ways = make_ways(facts, host, make_runtime(sandbox.record.runtime_handler, facts))
+    check_resources(resources, "config.linux.resources", ways)
     modes = make_container_modes(
         context.namespace_options,
         sandbox.namespaces,
@@ -61,8 +63,8 @@ def make_container_spec(
         anchor=anchor,
     )
     privileged = context.privileged
-    runtime = make_runtime(sandbox.record.runtime_handler, facts)
-    add, drop = security.make_capabilities(context.capabilities, f"{_CONTEXT}.capabilities")
+    add, drop = security.make_capabilities(context.capabilities, f"{_CONTEXT}.capabilities", ways)
+    mounts = make_mounts(config.mounts, facts, "config.mounts", ways)
     pod = sandbox.record.config.linux
     return ContainerSpec(
         image=image,
@@ -82,7 +84,7 @@ def make_container_spec(
         stdin=config.stdin,
         stdin_once=config.stdin and config.stdin_once,
         stop_signal=make_stop_signal(config.stop_signal),
-        runtime=runtime,
+        runtime=ways.chosen,
         cgroup_parent=make_cgroup_parent(pod.cgroup_parent if pod else "", facts, "sandbox.linux.cgroup_parent"),
         network_mode=modes.network,
         ipc_mode=modes.ipc,
@@ -116,7 +118,7 @@ def make_container_spec(
         shm_size=settings.shm_size,
         oom_score_adj=host.clamp_oom_score(resources.oom_score_adj),
         resources=make_create_resources(resources, settings.pids_limit),
-        mounts=make_mounts(config.mounts, facts, "config.mounts", runtime=runtime),
+        mounts=mounts,
         devices=make_devices(config.devices, "config.devices"),
         cdi_devices=make_cdi_devices(config.cdi_devices, facts, "config.CDI_devices"),
         log_spool=LogSpool(max_size=settings.log_spool_size, max_files=settings.log_spool_files),

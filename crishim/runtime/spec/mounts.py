@@ -6,12 +6,15 @@ import os
 import re
 import stat
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 from crishim.engine.features import Feature, has, needs, recurses_readonly
 from crishim.engine.values import EngineDevice, EngineFacts, EngineMount
-from crishim.errors import ImageVolumeMountFailed, InvalidArgument, RROUnsupported, UnsupportedField
+from crishim.errors import ImageVolumeMountFailed, InvalidArgument, UnsupportedField
 from crishim.model import CDIDevice, Device, Mount, MountPropagation
+from crishim.runtime.oci.mounts import destination_of
+from crishim.runtime.spec.ways import Beyond, Ways
 
 _PROPAGATION: dict[MountPropagation, Literal["rprivate", "rslave", "rshared"]] = {
     MountPropagation.PROPAGATION_PRIVATE: "rprivate",
@@ -23,27 +26,29 @@ _CDI_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z][A-Za-z0-9_.-]*=[A-Z
 
 
 def make_mounts(
-    mounts: Sequence[Mount], facts: EngineFacts, field: str, *, runtime: str = ""
+    mounts: Sequence[Mount], facts: EngineFacts, field: str, ways: Ways | None = None
 ) -> tuple[EngineMount, ...]:
     """Mounts for the engine. Sources must exist (nothing is made on the host); symbolic links are followed.
 
-    An image is that of `image_ref`; `runtime` is the engine's, empty for its default one. Raises InvalidArgument,
-    UnsupportedField, RROUnsupported, ImageVolumeMountFailed.
+    An image is that of `image_ref`. `ways`: what the front carries beside the engine; None: the default runtime without
+    a front. Raises InvalidArgument, UnsupportedField, RROUnsupported, ImageVolumeMountFailed.
     """
+    ways = ways or Ways(recursive=recurses_readonly(facts, facts.default_runtime))
     made: dict[str, EngineMount] = {}
     folders: dict[str, str] = {}
     for i, mount in enumerate(mounts):
-        one = _make_mount(mount, facts, f"{field}[{i}]", folders)
-        if one.recursive_readonly and not recurses_readonly(facts, runtime or facts.default_runtime):
-            raise RROUnsupported(f"{field}[{i}]: engine, runtime or kernel cannot make a mount recursively read-only")
+        one = _make_mount(mount, facts, f"{field}[{i}]", folders, ways)
+        if one.recursive_readonly and not ways.recursive:
+            ways.take(Beyond.RECURSIVE_READ_ONLY, f"{field}[{i}]")
+            one = replace(one, recursive_readonly=False)
         if one.target in made:
             raise InvalidArgument(f"something else is mounted at {one.target}", field=f"{field}[{i}].container_path")
         made[one.target] = one
     return tuple(made.values())
 
 
-def _make_mount(mount: Mount, facts: EngineFacts, field: str, folders: dict[str, str]) -> EngineMount:
-    target = os.path.normpath("/" + mount.container_path.lstrip("/"))
+def _make_mount(mount: Mount, facts: EngineFacts, field: str, folders: dict[str, str], ways: Ways) -> EngineMount:
+    target = destination_of(mount.container_path)
     if not os.path.isabs(mount.container_path):
         raise InvalidArgument(f"{mount.container_path!r} is not an absolute path", field=f"{field}.container_path")
     if "\0" in target:
@@ -53,7 +58,7 @@ def _make_mount(mount: Mount, facts: EngineFacts, field: str, folders: dict[str,
     for i, option in enumerate(mount.mount_options):
         if option not in _OPTIONS:
             raise InvalidArgument(f"{option!r}: {', '.join(sorted(_OPTIONS))}", field=f"{field}.mount_options[{i}]")
-    _check_ways(mount, facts, field)
+    _check_ways(mount, facts, field, ways)
     if mount.image is not None and mount.image.image:
         return _make_image_mount(mount, mount.image.image_ref, target, facts, field)
     if mount.image_sub_path:
@@ -67,10 +72,10 @@ def _make_mount(mount: Mount, facts: EngineFacts, field: str, folders: dict[str,
     )
 
 
-def _check_ways(mount: Mount, facts: EngineFacts, field: str) -> None:
-    """Raise for the ways of mounting that contradict each other, or that the engine's API cannot carry."""
+def _check_ways(mount: Mount, facts: EngineFacts, field: str, ways: Ways) -> None:
+    """Raise for the ways of mounting that contradict each other, or that neither engine nor front can carry."""
     if mount.mount_options:
-        raise UnsupportedField("the engine's API carries no mount options", field=f"{field}.mount_options")
+        ways.take(Beyond.MOUNT_OPTIONS, f"{field}.mount_options")
     for name, mappings in (("uidMappings", mount.uid_mappings), ("gidMappings", mount.gid_mappings)):
         if mappings:
             raise UnsupportedField("idmapped mounts need a pod with a user namespace", field=f"{field}.{name}")

@@ -7,12 +7,17 @@ import re
 from crishim.engine.values import EngineResources
 from crishim.errors import InvalidArgument, UnsupportedField
 from crishim.model import LinuxContainerResources
+from crishim.runtime.spec.ways import Beyond, Ways
 
+_KEY = re.compile(r"[a-z0-9_]+(\.[A-Za-z0-9_-]+)+")
 _CPUSET = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
 
 
-def check_resources(asked: LinuxContainerResources, field: str) -> None:
-    """Raise InvalidArgument for impossible values, UnsupportedField for what the engine's API cannot carry."""
+def check_resources(asked: LinuxContainerResources, field: str, ways: Ways | None = None) -> None:
+    """Raise InvalidArgument for impossible values, UnsupportedField for what neither engine nor front can carry.
+
+    `ways`: what the front carries; None: there is none.
+    """
     for name, lowest in (
         ("cpu_period", 0),
         ("cpu_quota", -1),
@@ -35,12 +40,23 @@ def check_resources(asked: LinuxContainerResources, field: str) -> None:
             f"{swap} is less than the memory limit {memory}, which it includes",
             field=f"{field}.memory_swap_limit_in_bytes",
         )
+    _check_files(asked, field, ways or Ways())
+
+
+def _check_files(asked: LinuxContainerResources, field: str, ways: Ways) -> None:
+    """What is a file of the cgroup and no more."""
     # A kubelet sends 0 for every size the node has: nothing may be used, which is what no limit of ours comes to.
     for i, hugepages in enumerate(asked.hugepage_limits):
         if hugepages.limit:
-            raise UnsupportedField("the engine's API knows no huge pages", field=f"{field}.hugepage_limits[{i}]")
-    for key in asked.unified:
-        raise UnsupportedField("the engine's API knows no cgroup v2 keys", field=f"{field}.unified[{key}]")
+            ways.take(Beyond.HUGEPAGES, f"{field}.hugepage_limits[{i}]")
+            if hugepages.page_size not in ways.hugepage_sizes:
+                words = f"the host has no pages of {hugepages.page_size!r}: {', '.join(sorted(ways.hugepage_sizes))}"
+                raise UnsupportedField(words, field=f"{field}.hugepage_limits[{i}].page_size")
+    for key, value in asked.unified.items():
+        ways.take(Beyond.UNIFIED, f"{field}.unified[{key}]")
+        # What begins with `cgroup.` moves, stops or kills what lives in it, and is no limit.
+        if not _KEY.fullmatch(key) or key.startswith("cgroup.") or "\0" in value:
+            raise InvalidArgument("is not a file of a cgroup and its content", field=f"{field}.unified[{key}]")
 
 
 def make_create_resources(asked: LinuxContainerResources | None, pids_limit: int) -> EngineResources:

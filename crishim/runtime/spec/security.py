@@ -8,7 +8,9 @@ from pathlib import Path
 
 from crishim.errors import InvalidArgument, UnsupportedField
 from crishim.model import Capability, ProfileType, SecurityProfile, SELinuxOption
+from crishim.runtime.oci.capabilities import asked_ambient, full_name, without_dropped
 from crishim.runtime.spec.seccomp_profile import read_profile
+from crishim.runtime.spec.ways import Beyond, Ways
 
 _HIGHEST_ID = 2**32 - 2  # the kernel keeps the last one for "no id"
 _CAPABILITY = re.compile(r"(CAP_)?[A-Z][A-Z0-9_]*")
@@ -45,26 +47,26 @@ def make_groups(groups: Iterable[int], field: str) -> tuple[int, ...]:
     return tuple(check_id(g, f"{field}.supplemental_groups[{i}]") for i, g in enumerate(groups))
 
 
-def make_capabilities(asked: Capability | None, field: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Capabilities to add and to drop, in the engine's names. Dropping wins; `ALL` comes first, then names."""
+def make_capabilities(
+    asked: Capability | None, field: str, ways: Ways | None = None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Capabilities to add and to drop, in the engine's names. Dropping wins; `ALL` comes first, then names.
+
+    Ambient ones are added, too, so that the engine finds them known and allowed; that they are ambient is the front's
+    to say (`ways`; None: there is none). Raises InvalidArgument, UnsupportedField.
+    """
     if asked is None:
         return (), ()
+    for name in ("add_ambient_capabilities", "add_capabilities", "drop_capabilities"):
+        for i, capability in enumerate(getattr(asked, name)):
+            if not _CAPABILITY.fullmatch(capability.upper()):
+                raise InvalidArgument(f"{capability!r} is not the name of a capability", field=f"{field}.{name}[{i}]")
+    ambient = asked_ambient(asked)
     if asked.add_ambient_capabilities:
-        raise UnsupportedField(
-            "the engine's API knows no ambient capabilities", field=f"{field}.add_ambient_capabilities"
-        )
-    add = [_capability(c, f"{field}.add_capabilities[{i}]") for i, c in enumerate(asked.add_capabilities)]
-    drop = [_capability(c, f"{field}.drop_capabilities[{i}]") for i, c in enumerate(asked.drop_capabilities)]
+        (ways or Ways()).take(Beyond.AMBIENT, f"{field}.add_ambient_capabilities")
     # The engine applies what is added over what is dropped, so a word in both is only dropped.
-    add = [c for c in dict.fromkeys(add) if c not in drop]
-    return tuple(add), tuple(dict.fromkeys(drop))
-
-
-def _capability(name: str, field: str) -> str:
-    upper = name.upper()
-    if not _CAPABILITY.fullmatch(upper):
-        raise InvalidArgument(f"{name!r} is not the name of a capability", field=field)
-    return upper if upper == "ALL" or upper.startswith("CAP_") else f"CAP_{upper}"
+    add = without_dropped((*asked.add_capabilities, *ambient), asked.drop_capabilities)
+    return add, tuple(dict.fromkeys(map(full_name, asked.drop_capabilities)))
 
 
 def make_seccomp(profile: SecurityProfile | None, deprecated: str, *, privileged: bool, field: str) -> str | None:

@@ -10,7 +10,7 @@ import pytest
 from google.protobuf.descriptor import Descriptor
 
 from crishim.cri.v1 import runtime_pb2 as pb
-from crishim.docs.fields import FIELDS, MESSAGES, Field
+from crishim.docs.fields import FIELDS, FRONT, MESSAGES, Field
 from crishim.docs.fields_page import cell, page
 from crishim.engine.features import Feature
 from crishim.errors import UnsupportedField
@@ -82,3 +82,6 @@ def test_cells() -> None:
     assert cell(Field(path="x", needs=Feature.CDI_DEVICES, error=UnsupportedField), new) == "where switched on"
     assert [cell(f, old) for f in (Field(path="x"), Field(path="x", kept=True))] == ["yes", "kept"]
     assert cell(Field(path="x", error=UnsupportedField), new) == "no"
+    assert cell(Field(path="x", error=UnsupportedField, front=FRONT), new) == "front"
+    either = Field(path="x", needs=Feature.IMAGE_MOUNTS, error=UnsupportedField, front=FRONT)
+    assert [cell(either, api) for api in (old, new)] == ["front", "yes"]

@@ -11,7 +11,7 @@ from crishim.errors import InvalidArgument, UnsupportedField
 from crishim.model import DNSConfig
 from crishim.runtime.container_update import set_oom_score
 from crishim.runtime.container_user import read_user
-from crishim.runtime.host import Host, detect
+from crishim.runtime.host import Host, detect, hugepage_sizes
 from crishim.runtime.objects import ContainerUser
 from crishim.runtime.resolv_conf import make_resolv_conf
 
@@ -118,3 +118,22 @@ def test_an_oom_score_that_the_kernel_refuses(tmp_path: Path) -> None:
     (tmp_path / "1" / "oom_score_adj").mkdir(parents=True)  # writing it fails
     with pytest.raises(UnsupportedField, match=r"linux\.oom_score_adj: 5: "):
         set_oom_score(1, 5, tmp_path)
+
+
+# --- huge pages
+
+
+def test_huge_pages_that_cgroups_can_limit(tmp_path: Path) -> None:
+    assert hugepage_sizes(tmp_path) == frozenset(), "a kernel without"
+    for size in (64, 2048, 1048576):
+        (tmp_path / "kernel" / "mm" / "hugepages" / f"hugepages-{size}kB").mkdir(parents=True)
+    cgroups = tmp_path / "fs" / "cgroup"
+    cgroups.mkdir(parents=True)
+    assert hugepage_sizes(tmp_path) == frozenset()
+    sizes = {"64KB", "2MB", "1GB"}
+    (cgroups / "hugetlb").mkdir()
+    assert hugepage_sizes(tmp_path) == sizes, "version 1"
+    (cgroups / "cgroup.controllers").write_text("cpu memory\n")
+    assert hugepage_sizes(tmp_path) == frozenset()
+    (cgroups / "cgroup.controllers").write_text("cpu hugetlb memory\n")
+    assert hugepage_sizes(tmp_path) == sizes

@@ -1,0 +1,40 @@
+"""What a front is told about a container: the engine's configuration with the container's wish carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from crishim.errors import FrontFailed
+from crishim.front.wire import Question
+from crishim.runtime.anchored.pod import with_pod
+from crishim.runtime.front import Config, Edit
+from crishim.runtime.index import Index
+from crishim.runtime.oci.asked import make_wish
+from crishim.runtime.oci.rewrite import rewrite, rewrite_process
+from crishim.runtime.oci.wish import UnfitConfig, Wish
+
+
+def edit_of(index: Index, question: Question, folder: Callable[[str], str] | None = None) -> Edit | None:
+    """What is to be done to the configuration that a front asks about; None where nothing was wished.
+
+    `folder`: gives that of an anchored pod by its id. Raises FrontFailed for a container whose pod has ended.
+    """
+    container = index.container(question.id)
+    wish = make_wish(container.record) if container is not None else None
+    sandbox = index.sandbox(container.sandbox_id) if container is not None else None
+    if container is not None and sandbox is not None and sandbox.anchored and folder is not None:
+        if not sandbox.ready:
+            raise FrontFailed(f"its pod, {sandbox.id[:13]}, is not ready", container=container.id)
+        wish = with_pod(wish, sandbox.record, container.record, folder(sandbox.id))
+    if wish is None:
+        return None
+    return lambda config: _edit(config, question, wish)
+
+
+def _edit(config: Config, question: Question, wish: Wish) -> dict[str, Any]:
+    try:
+        return rewrite_process(config, wish) if question.verb == "exec" else rewrite(config, wish)
+    except UnfitConfig as error:
+        # The container must not run without what was asked for.
+        raise FrontFailed(f"the engine's configuration cannot be made what was asked: {error}") from error
