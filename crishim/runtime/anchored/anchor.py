@@ -52,8 +52,12 @@ class Anchor:
 
     @property
     def network_mode(self) -> str:
-        """What containers say to the engine. By name: the anchor may be another one when they start again."""
+        """What containers say to the engine, which makes the id of it: they name this very anchor for ever."""
         return f"container:{self.name}"
+
+    def is_of(self, network_mode: str) -> bool:
+        """Whether the engine's word for a container's network means the anchor that runs."""
+        return network_mode.removeprefix("container:") in (self.name, self.id)
 
     def forget(self) -> None:
         """Something happened to it, or to the engine: the next who needs it looks."""
