@@ -274,6 +274,13 @@ def _simulated_backends(settings: Settings) -> tuple[Engine, PodNetwork, Network
     return SimulatedEngine(root=root), NoNetwork(), SimulatedNamespaces()
 
 
+def make_engine(settings: Settings) -> Engine:
+    """A Docker Engine, without a runtime: for commands beside the server."""
+    from crishim.engine.docker import DockerEngine
+
+    return DockerEngine(settings.engine)
+
+
 def _real_backends(settings: Settings) -> tuple[Engine, PodNetwork, NetworkNamespaces]:
     """A Docker Engine, and the kernel's namespaces."""
     from crishim.engine.docker import DockerEngine

@@ -41,6 +41,9 @@ class EngineFacts:
     """Devices can be given by CDI name."""
     twins: Mapping[str, str] = field(default_factory=dict)
     """Runtimes that the engine knows a fronted twin of, each with the path of the twin's program."""
+    programs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Runtimes that are an OCI runtime's program, each with that and its arguments; a name without a slash is looked up
+    by the engine. Those that bring a shim of their own are missing."""
     daemon_pid: int
     """Process that opened the engine's socket for listening (SO_PEERCRED), 0 if unknown.
 

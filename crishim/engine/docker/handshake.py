@@ -92,8 +92,16 @@ def facts_from(version: Mapping[str, Any], info: Mapping[str, Any], api: tuple[i
         readonly_recursion=_recursing(listed),
         cdi=bool(info.get("CDISpecDirs")),
         twins={runtime: str(listed[twin].get("path") or "") for runtime, twin in twins.items()},
+        programs={runtime: program for runtime in runtimes if (program := _program(listed[runtime]))},
         daemon_pid=pid,
     )
+
+
+def _program(runtime: Mapping[str, Any]) -> tuple[str, ...]:
+    """A runtime's program and arguments; none of what is told by the type of a shim (engines of 23 and newer)."""
+    if runtime.get("runtimeType") or not runtime.get("path"):
+        return ()
+    return (str(runtime["path"]), *map(str, runtime.get("runtimeArgs") or ()))
 
 
 def _recursing(runtimes: Mapping[str, Any]) -> frozenset[str]:
