@@ -11,6 +11,7 @@ import os
 from dataclasses import dataclass
 
 MS_RDONLY = 1
+_MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 0x2, 0x4, 0x8
 MS_BIND = 0x1000
 MS_REC = 0x4000
 MS_PRIVATE = 1 << 18
@@ -35,6 +36,15 @@ def mount_read_only(fstype: str, target: str, data: str) -> None:
     page.  Raises OSError."""
     source, words = os.fsencode(fstype), os.fsencode(data)
     if _libc.mount(source, os.fsencode(target), source, MS_RDONLY, words) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), target)
+
+
+def mount_tmpfs(target: str, options: str) -> None:
+    """Mount a file system in memory that nothing is run from, as engines do it for /dev/shm.  Raises OSError."""
+    flags = _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
+    data = ctypes.c_char_p(options.encode())
+    if _libc.mount(b"shm", os.fsencode(target), b"tmpfs", flags, ctypes.cast(data, ctypes.c_void_p)) != 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code), target)
 
