@@ -101,41 +101,6 @@ async def test_addresses_work_at_once(new_netns: Callable[[], str], bridge_name:
         await invoker.settle(f"c{n}")
 
 
-async def test_routes_have_their_numbers(new_netns: Callable[[], str], bridge_name: str, tmp_path: Path) -> None:
-    """As the kernel has them, not only as the result tells: MTU, advertised MSS, priority, table."""
-    numbers = {"mtu": 1300, "advmss": 1200, "priority": 7}
-    routes = [
-        {"dst": "192.0.2.0/24", **numbers},
-        {"dst": "2001:db8::/64", **numbers},
-        {"dst": "198.51.100.0/24", "table": 100, "mtu": 1280},
-    ]
-    network = network_of(bridge_name, tmp_path)
-    plugin = dict(network.plugins[0])
-    plugin["ipam"] = plugin["ipam"] | {"routes": routes}
-    network = parse_conflist(json.dumps({"cniVersion": "1.1.0", "name": "own", "plugins": [plugin]}))
-    cni, attachment = CNI(EmbeddedInvoker()), attachment_of(new_netns())
-    result = await cni.add(network, attachment)
-    assert [(one.mtu, one.advmss, one.priority, one.table) for one in result.routes[:3]] == [
-        (1300, 1200, 7, None),
-        (1300, 1200, 7, None),
-        (1280, None, None, 100),
-    ]
-
-    def shown(*what: str) -> list[dict[str, Any]]:
-        command = ["nsenter", f"--net={attachment.netns}", "ip", "-j", *what]
-        told: list[dict[str, Any]] = json.loads(subprocess.check_output(command))
-        return told
-
-    for family, dst, gateway in (("-4", "192.0.2.0/24", "10.81.0.1"), ("-6", "2001:db8::/64", "fd81::1")):
-        (route,) = shown(family, "route", "show", dst)
-        assert (route["gateway"], route["metric"]) == (gateway, 7)
-        assert route["metrics"] == [{"mtu": 1300, "advmss": 1200}]
-    (route,) = shown("-4", "route", "show", "table", "100")
-    assert (route["dst"], route["metrics"]) == ("198.51.100.0/24", [{"mtu": 1280}])
-    await cni.check(network, attachment, result)
-    await cni.delete(network, attachment, result)
-
-
 async def test_an_address_that_is_used_again_has_its_mac_again(
     new_netns: Callable[[], str], bridge_name: str, tmp_path: Path
 ) -> None:
