@@ -67,6 +67,7 @@ class ExecInvoker(Invoker):
     async def invoke(self, plugin: str, environment: Mapping[str, str], stdin: bytes, timeout: float) -> bytes:
         path = self.find(plugin)
         verb = environment["CNI_COMMAND"]
+        process: _Process | None = None
         variables = {"CNI_PATH": ":".join(self._bin_dirs), **environment, "PATH": self._search_path}
         try:
             async with asyncio.timeout(timeout):
@@ -77,7 +78,8 @@ class ExecInvoker(Invoker):
                     await _uncancelled(process.end())
                     raise
         except TimeoutError as error:
-            raise PluginTimeout(plugin, verb, f"no answer within {timeout:g} s") from error
+            held = process.held if process is not None else ""
+            raise PluginTimeout(plugin, verb, f"no answer within {timeout:g} s{held}") from error
         except OSError as error:
             raise InvocationFailed(plugin, verb, f"{path} cannot be run: {error.strerror}") from error
         if status != 0:
@@ -133,6 +135,8 @@ class _Process(asyncio.SubprocessProtocol):
         self.stdout = bytearray()
         self.stderr = bytearray()
         self.flooded = False
+        self.held = ""
+        """For a message: that not even SIGKILL ended it."""
         self._exited: asyncio.Future[None] = loop.create_future()
         self._drained: asyncio.Future[None] = loop.create_future()
         self._open_pipes = {1, 2}
@@ -178,6 +182,9 @@ class _Process(asyncio.SubprocessProtocol):
         await asyncio.wait([self._exited], timeout=_TERMINATION_GRACE)
         self._signal(signal.SIGKILL)  # also those of its group that outlived it
         await asyncio.wait([self._exited], timeout=_DEATH_LIMIT)
+        if not self._exited.done():
+            pid = self._transport.get_pid()
+            self.held = f", and process {pid} does not end: it waits in the kernel, for a device or a file server"
         self._transport.close()
 
     def _signal(self, number: signal.Signals) -> None:

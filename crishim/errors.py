@@ -58,9 +58,6 @@ class CRIError(Exception):
         return f"{type(self).__name__}({self.message!r}{ids})"
 
 
-# --- The request itself ---------------------------------------------------------------------------------------------
-
-
 class InvalidArgument(CRIError):
     """A field of the request has a value that CRI does not allow; nothing was touched.
 

@@ -27,6 +27,9 @@ def make_args(pod: PodAttachment) -> dict[str, str]:
 def make_capability_args(pod: PodAttachment, pod_cidrs: tuple[str, ...]) -> dict[str, Any]:
     """Return the dynamic arguments by capability, without those of which the pod asks nothing.
 
+    Its one alias is its name.  CRI tells neither MAC nor addresses that a pod wants (`mac`, `ips`): plugins that let
+    them be chosen read annotations, which they get.
+
     Raises InvalidArgument naming the field of RunPodSandbox.
     """
     arguments: dict[str, Any] = {
@@ -34,6 +37,7 @@ def make_capability_args(pod: PodAttachment, pod_cidrs: tuple[str, ...]) -> dict
         "bandwidth": make_bandwidth(pod.annotations),
         "ipRanges": [[{"subnet": cidr}] for cidr in pod_cidrs],
         "dns": _dns(pod),
+        "aliases": [pod.name],
         "cgroupPath": pod.cgroup_parent,
         "io.kubernetes.cri.pod-annotations": dict(pod.annotations),
     }

@@ -18,8 +18,11 @@ KEY = "info"
 """Where crictl looks."""
 
 
-def sandbox_info(runtime: Runtime, sandbox: Sandbox) -> dict[str, str]:
-    """Of a sandbox: process, namespace, attachment, what the engine calls it, and the request as it came."""
+def sandbox_info(runtime: Runtime, sandbox: Sandbox, network: str) -> dict[str, str]:
+    """Of a sandbox: process, namespace, attachment, what the engine calls it, and the request as it came.
+
+    `network`: what CHECK said of the attachment.
+    """
     record, live = sandbox.record, sandbox.live
     attached = record.network
     return {
@@ -40,6 +43,7 @@ def sandbox_info(runtime: Runtime, sandbox: Sandbox) -> dict[str, str]:
                     "interface": attached.interface,
                     "ips": attached.ips,
                     "result": _embedded(attached.result),
+                    "check": network,
                 }
                 if attached
                 else None,

@@ -10,6 +10,7 @@ from crishim.rpc.info import sandbox_info
 from crishim.rpc.required import need_field
 from crishim.rpc.selection import select_sandboxes
 from crishim.rpc.served import Served
+from crishim.runtime.sandbox_check import check_network
 from crishim.runtime.sandbox_remove import remove_pod_sandbox
 from crishim.runtime.sandbox_run import run_pod_sandbox
 from crishim.runtime.sandbox_stop import stop_pod_sandbox
@@ -39,7 +40,7 @@ async def remove(served: Served, request: pb.RemovePodSandboxRequest) -> pb.Remo
 
 
 async def status(served: Served, request: pb.PodSandboxStatusRequest) -> bytes:
-    """PodSandboxStatus, from ready bytes.
+    """PodSandboxStatus, from ready bytes.  A verbose one asks the pod's network whether all is as it was made.
 
     `timestamp` stays 0: a kubelet that is told one takes the answer for an event, and forgets init containers that have
     ended.
@@ -50,7 +51,8 @@ async def status(served: Served, request: pb.PodSandboxStatusRequest) -> bytes:
     parts = [field(_STATUS, served.sandboxes.status(sandbox))]
     parts += (field(_CONTAINERS, served.containers.status(c)) for c in index.containers_of(sandbox.id))
     if request.verbose:
-        info = pb.PodSandboxStatusResponse(info=sandbox_info(served.runtime, sandbox))
+        network = await check_network(served.runtime, sandbox)
+        info = pb.PodSandboxStatusResponse(info=sandbox_info(served.runtime, sandbox, network))
         parts.append(info.SerializeToString())
     return b"".join(parts)
 

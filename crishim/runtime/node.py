@@ -43,6 +43,9 @@ from crishim.runtime.watch import RETRY, Watch
 
 log = logging.getLogger(__name__)
 
+_CLEAR_LIMIT = 30.0
+"""Seconds that a start waits for plugins to release what unknown pods left: one may hang."""
+
 
 class Node:
     """Owns the collaborators of the verbs. `runtime` is usable once `start` has returned."""
@@ -259,20 +262,23 @@ class Node:
         this moment lives all the same.
         """
         try:
-            listed = await self._engine.list_containers({labels.TYPE: ""})
-            pins = await self._namespaces.pins()
-            objects = {s.object_id for s in self._index.sandboxes()}
-            if any(self._index.container(i) is None and i not in objects for i in listed):
-                # The id of an anchored pod is in the labels of what could not be read.
-                listed = [*listed, *pins]
-            # Side by side: a plugin that hangs must not keep the server from being ready once per pin.
-            await gather_all(
-                self._release(sandbox_id)
-                for sandbox_id in pins
-                if self._index.sandbox(sandbox_id) is None and sandbox_id not in listed
-            )
-            known = {s.id: s.record.network for s in self._index.sandboxes() if s.record.network is not None}
-            await self._network.gc({object_id: Attached(backend="") for object_id in listed} | known)
+            async with asyncio.timeout(_CLEAR_LIMIT):
+                listed = await self._engine.list_containers({labels.TYPE: ""})
+                pins = await self._namespaces.pins()
+                objects = {s.object_id for s in self._index.sandboxes()}
+                if any(self._index.container(i) is None and i not in objects for i in listed):
+                    # The id of an anchored pod is in the labels of what could not be read.
+                    listed = [*listed, *pins]
+                # Side by side: a plugin that hangs must not keep the server from being ready once per pin.
+                await gather_all(
+                    self._release(sandbox_id)
+                    for sandbox_id in pins
+                    if self._index.sandbox(sandbox_id) is None and sandbox_id not in listed
+                )
+                known = {s.id: s.record.network for s in self._index.sandboxes() if s.record.network is not None}
+                await self._network.gc({object_id: Attached(backend="") for object_id in listed} | known)
+        except TimeoutError:
+            log.warning("what unknown pods left is not released within %g s; the next start tries again", _CLEAR_LIMIT)
         except CRIError as error:
             log.warning("what unknown pods left cannot be released: %s", error)
 

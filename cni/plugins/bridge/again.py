@@ -25,6 +25,8 @@ def reconnect(here: Route, call: Call) -> bool:
     assert result is not None, "as CHECK, it needs ADD's result"
     told = container.told(result, call.ifname, call.netns)
     name = host_name(call.network, call.container_id, call.ifname)
+    if link.find(here, name) is None:
+        return False
     bridge = host.ensure_bridge(here, options)
     mac = next((one.mac for one in result.interfaces if one.name == bridge.name and not one.sandbox), bridge.mac)
     if mac != bridge.mac:  # containers know their gateway by it

@@ -17,7 +17,7 @@ from crishim.errors import HostPortTaken, InvalidArgument, NetworkFailed
 from crishim.network import cni_args, netns
 from crishim.network.api import Attached, NetworkStatus, PodAttachment
 from crishim.network.conflists import POD_CIDR, ConflistNetwork
-from crishim.network.embedded.bridge import find_index, remove_unused_bridge
+from crishim.network.embedded.bridge import remove_unused_bridge
 from crishim.network.embedded.conf import BRIDGE, NAME, keep_plugins, make_conflist
 from crishim.network.embedded.rules import PERIOD, Rules
 from crishim.network.embedded.taken import find_overlap, leads_elsewhere
@@ -59,7 +59,7 @@ class EmbeddedNetwork(ConflistNetwork):
             return NetworkStatus(False, "RangeChanged", reason)
         if problem := self._rules.problem:
             return NetworkStatus(False, "PacketFilter", problem)
-        if self._rules.pods and not find_index():
+        if self._rules.bridge_gone:
             # Ready all the same: the next pod's attach makes it anew, and has the others connected again.
             reason = (
                 f"the bridge {BRIDGE} was deleted under {self._rules.pods} pods; it is made again within {PERIOD:g} s"

@@ -52,6 +52,11 @@ class Rules:
         """How many pods' rules are kept."""
         return len(self._kept)
 
+    @property
+    def bridge_gone(self) -> bool:
+        """Whether the pods' bridge was there at the last look, and is not now.  Cheap (a system call)."""
+        return bool(self._kept and self._index and not find_index())
+
     def name_of(self, sandbox_id: str) -> str:
         """Name a pod whose rules are kept (`pod NAMESPACE/NAME`), "" one that is not known."""
         if (attached := self._kept.get(sandbox_id)) is None:

@@ -158,7 +158,9 @@ async def test_one_that_the_kernel_holds_is_given_up(plugin: ScriptedPlugin, inv
     monkeypatch.setattr(invoke_module, "_DEATH_LIMIT", 0.05)
     monkeypatch.setattr(invoke_module._Process, "_signal", lambda self, number: None)
     async with asyncio.timeout(10):
-        with pytest.raises(PluginTimeout):
+        with pytest.raises(
+            PluginTimeout, match=r"no answer within 0\.5 s, and process \d+ does not end: it waits in the"
+        ):
             await invoker.invoke("scripted", ADD, STDIN, 0.5)
 
 

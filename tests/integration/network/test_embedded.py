@@ -255,6 +255,7 @@ async def test_what_an_earlier_life_left_is_released(node: Node) -> None:
     await later.start()
     await later.gc({kept.sandbox_id: attached})
     await later.check(kept, attached)
+    assert later.status() == NetworkStatus(True)
     left = node.left()
     assert attached.ips[0] in left
     assert not [name for name in left if "pod1" in name or name == "10.87.0.3"], left
@@ -262,6 +263,26 @@ async def test_what_an_earlier_life_left_is_released(node: Node) -> None:
     assert [name for name in node.left() if not name.startswith("veth")] == []
     await later.detach(kept, attached)
     await later.close()
+
+
+async def test_after_a_reboot_nothing_is_made_for_dead_pods(node: Node) -> None:
+    """Their records are there, their pairs and the bridge are not: none is made, and nothing is said to be gone."""
+    network = node.network()
+    await network.start()
+    attached = await attach(network, node.pod(0))
+    await network.close()
+    for link in ("crishim0", *(name for name in node.left() if name.startswith("veth"))):
+        subprocess.run(["ip", "link", "delete", link], check=True)
+    later = node.network()
+    await later.start()
+    await later.gc({"pod0": attached})
+    await later._rules.mend()
+    assert later.status() == NetworkStatus(True)
+    assert not Path("/sys/class/net/crishim0").exists()
+    await later.detach(node.pod(0), attached)
+    await later.settle("pod0")
+    await later.close()
+    assert node.left() == []
 
 
 async def test_another_range(node: Node) -> None:

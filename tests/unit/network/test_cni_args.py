@@ -26,7 +26,7 @@ def test_args_are_those_that_providers_know():
 
 
 def test_nothing_asked():
-    assert make_capability_args(pod(), ()) == {}
+    assert make_capability_args(pod(), ()) == {"aliases": ["web"]}
 
 
 def test_all_asked():
@@ -53,6 +53,7 @@ def test_all_asked():
         "bandwidth": {"ingressRate": 1_000_000, "ingressBurst": 2**31 - 1},
         "ipRanges": [[{"subnet": "10.1.0.0/24"}], [{"subnet": "fd00::/64"}]],
         "dns": {"servers": ["10.0.0.1"], "searches": ["a", "b"], "options": ["ndots:5"]},
+        "aliases": ["web"],
         "cgroupPath": "/kubepods/podx",
         "io.kubernetes.cri.pod-annotations": {"kubernetes.io/ingress-bandwidth": "1M"},
     }

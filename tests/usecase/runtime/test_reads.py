@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from crishim.cri.v1 import runtime_pb2 as pb
+from crishim.engine.simulated import Hang
 from crishim.errors import EngineUnavailable
 from crishim.rpc import containers, images, node, sandboxes
 from crishim.rpc.served import Served, serve_from
 from crishim.runtime.host import Host
+from crishim.runtime.sandbox_stop import stop_pod_sandbox
 from tests.usecase.runtime.world import World
 
 Handler = Callable[[Served, Any], Awaitable[Any]]
@@ -94,3 +96,26 @@ async def test_status_tells_what_the_host_withholds(world: World, monkeypatch: p
     assert host["oomScoreAdjFloor"] == -10
     (remark,) = host["remarks"]
     assert "below -10 are raised to it" in remark
+
+
+async def test_a_verbose_status_tells_whether_the_network_is_as_it_was_made(world: World) -> None:
+    """CHECK on demand: only a verbose answer about a pod that is READY asks the plugins, and not for long."""
+    sandbox = await world.run()
+    served = serve_from(world.rt)
+
+    async def told(verbose: bool = True) -> Any:
+        request = pb.PodSandboxStatusRequest(pod_sandbox_id=sandbox, verbose=verbose)
+        answer = pb.PodSandboxStatusResponse.FromString(await sandboxes.status(served, request))
+        return json.loads(answer.info["info"])["network"] if verbose else None
+
+    assert (await told())["check"] == "ok"
+    await told(verbose=False)
+    assert world.network.calls["check"] == 1
+    address = world.network.ips.pop(sandbox)
+    assert "does not hold" in (await told())["check"]
+    world.network.ips[sandbox] = address
+    world.network.script("check", Hang())
+    assert (await told())["check"] == "not known: no answer within 5 s"
+    await stop_pod_sandbox(world.rt, sandbox)
+    assert await told() is None
+    assert world.network.calls["check"] == 3

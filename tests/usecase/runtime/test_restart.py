@@ -342,6 +342,25 @@ async def test_a_pod_that_cannot_be_read_at_the_start_keeps_its_network(world: W
     assert world.states() == {sandbox: "READY", other: "READY"}
 
 
+@pytest.mark.parametrize("verb", ["gc", "detach"])
+async def test_a_plugin_that_hangs_at_the_start_does_not_keep_the_node_down(world: World, verb: str) -> None:
+    """Attachments that belong to nobody are released at the start, for which it waits a while and no longer."""
+    sandbox, lost = await world.run(), await world.run(name="lost")
+    released = world.network.calls["gc"]
+    await world.node.close()
+    await world.store.delete(lost)
+    await world.engine.remove(lost)
+    line = world.network.script(verb, Hang(), times=None)
+    await world.start()
+    assert world.states() == {sandbox: "READY"}
+    assert (lost in world.network.held) == (verb == "detach"), "its own pin had it released before"
+    await world.node.close()
+    line.cancel()
+    await world.start()
+    assert world.network.calls["gc"] > released
+    assert world.network.held.keys() == world.namespaces.held.keys() == {sandbox}
+
+
 @pytest.mark.parametrize("kind", [labels.SANDBOX, labels.CONTAINER])
 async def test_a_container_with_an_images_labels_is_nobodys(world: World, kind: str) -> None:
     """`docker run` of an image committed from a pod's container: the labels are the image's, the name is not."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -200,6 +202,73 @@ async def test_bandwidth(
         for index, one in enumerate(both[0]["interfaces"]):
             both[0]["interfaces"][index] = one[:3]
     assert ours == theirs
+
+
+SERVE = """
+import socket
+listener = socket.create_server(("", 80))
+print("up", flush=True)
+while True:
+    with listener.accept()[0] as peer:
+        peer.sendall(b"here")
+"""
+ASK = """
+import socket, sys
+with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=2) as peer:
+    print(peer.recv(9).decode())
+"""
+
+
+@contextlib.contextmanager
+def serving(netns: str) -> Iterator[None]:
+    """Somebody who answers on port 80 of a namespace."""
+    command = ["nsenter", f"--net={netns}", sys.executable, "-c", SERVE]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline() == "up\n"
+        try:
+            yield
+        finally:
+            server.kill()
+
+
+def ask(netns: str, address: str, port: int) -> str:
+    """What a host port answers to a namespace ("": to the host); "" when nothing answers."""
+    inside = ["nsenter", f"--net={netns}"] if netns else []
+    command = [*inside, sys.executable, "-c", ASK, address, str(port)]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+
+async def test_host_ports(reference: Path, new_netns: Callable[[], str], bridge_name: str, tmp_path: Path) -> None:
+    """They answer to the same askers: host, loopback, and, by hairpin, the container itself; and no more after DEL."""
+    mappings = [
+        {"hostPort": 18300, "containerPort": 80, "protocol": "tcp"},
+        {"hostPort": 18301, "containerPort": 80, "protocol": "tcp", "hostIP": "10.77.0.1"},
+    ]
+    portmap = {"type": "portmap", "capabilities": {"portMappings": True}}
+    case = Case("ports", {"isDefaultGateway": True, "hairpinMode": True}, ranges(V4), more=(portmap,))
+    seen = []
+    for name, invoker in (("theirs", ExecInvoker([str(reference)])), ("ours", EmbeddedInvoker())):
+        cni, netns = CNI(invoker), new_netns()
+        network = parse_conflist(conflist(case, bridge_name, tmp_path / name))
+        attachment = Attachment(
+            container_id="c1", ifname="eth0", netns=netns, capability_args={"portMappings": mappings}
+        )
+        result = await cni.add(network, attachment)
+        with serving(netns):
+            places = [("", "10.77.0.1"), ("", "127.0.0.1"), (netns, "10.77.0.1")]
+            answers = [ask(place, address, port) for place, address in places for port in (18300, 18301)]
+            await cni.delete(network, attachment, result)
+            if isinstance(invoker, EmbeddedInvoker):
+                await invoker.settle("c1")
+            after = ask("", "10.77.0.1", 18300)
+        seen.append((observed.result(result, netns, bridge_name), answers, after))
+        subprocess.run(["ip", "link", "del", bridge_name], check=True)
+    theirs, ours = seen
+    for told in (theirs[0], ours[0]):
+        told["interfaces"] = [one[:3] for one in told["interfaces"]]
+    assert ours == theirs
+    assert ours[1:] == (["here", "here", "here", "", "here", "here"], "")
 
 
 async def test_loopback(reference: Path, new_netns: Callable[[], str]) -> None:

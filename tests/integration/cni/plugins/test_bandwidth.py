@@ -174,3 +174,26 @@ async def test_what_an_add_left_that_nobody_saw_end_is_replaced(
     result = await cni.add(network, attachment)
     await cni.check(network, attachment, result)
     await cni.delete(network, attachment, result)
+
+
+async def test_gc_takes_what_belongs_to_no_valid_attachment(
+    new_netns: Callable[[], str], bridge_name: str, tmp_path: Path
+) -> None:
+    """The ifb of a container that is not in the list; not that of another network, nor one that nobody marked."""
+    cni, network = CNI(EmbeddedInvoker()), network_of(bridge_name, tmp_path)
+    kept, lost = attachment_of(new_netns(), "c1"), attachment_of(new_netns(), "c2")
+    result, _ = await cni.add(network, kept), await cni.add(network, lost)
+    for name, alias in (("bwpother", "cni other c9 eth0"), ("bwpnobody", "")):
+        subprocess.run(["ip", "link", "add", name, "alias", alias, "type", "ifb"], check=True)
+    try:
+        await cni.gc(network, [("c1", "eth0")])
+        left = {link for link in observed.links() if link.startswith("bwp")}
+        assert left == {ifb_name("limited", "c1"), "bwpother", "bwpnobody"}
+        await cni.check(network, kept, result)
+        await cni.gc(network, [])
+        assert {link for link in observed.links() if link.startswith("bwp")} == {"bwpother", "bwpnobody"}
+        for attachment in (kept, lost):  # what is gone is no error
+            await cni.delete(network, attachment)
+    finally:
+        for name in ("bwpother", "bwpnobody"):
+            subprocess.run(["ip", "link", "delete", name], check=True)
