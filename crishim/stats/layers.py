@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterable
 
 from crishim.runtime.objects import Container
@@ -25,6 +26,8 @@ _AT_ONCE = 500
 """Entries of an unknown layer that are looked at while somebody waits: less than a millisecond or two."""
 _SLICE = 2000
 """Entries that are looked at between two pauses."""
+_EACH = 20
+"""What a layer costs by itself, in entries."""
 _ROUND = 1.0
 """Seconds between two looks for what is due."""
 
@@ -101,8 +104,7 @@ class Layers:
         loop = asyncio.get_running_loop()
         try:
             while self._wanted and loop.time() - self._asked < IDLE:
-                for container in self._due():
-                    await self._recount(container)
+                await self._recount(self._due())
                 await asyncio.sleep(_ROUND)
         except Exception:
             log.exception("writable layers are not counted until somebody asks again")
@@ -119,13 +121,30 @@ class Layers:
     def _is_due(self, known: Layer, now: int) -> bool:
         return not known.complete or now - known.time >= self._fresh
 
-    async def _recount(self, container: Container) -> None:
-        walk, done = Walk(self._folders.get(container.id, "")), False
-        while not done:
+    async def _recount(self, containers: Iterable[Container]) -> None:
+        """Most layers are small, and several fit between two pauses."""
+        walks = deque((container.id, Walk(self._folders.get(container.id, ""))) for container in containers)
+        while walks:
             began = time.monotonic()
-            done = await asyncio.to_thread(walk.go_on, _SLICE)
+            done = await asyncio.to_thread(_walk_on, [walk for _, walk in walks])
+            now = self._now()
+            for _ in range(done):
+                container_id, walk = walks.popleft()
+                if not walk.inodes:
+                    self._wanted.pop(container_id, None)  # gone, or nowhere to be found: until it is asked for again
+                elif container_id in self._wanted:
+                    self._known[container_id] = walk.layer(now)
             await asyncio.sleep((time.monotonic() - began) * (100 - self._budget) / self._budget)
-        if not walk.inodes:
-            self._wanted.pop(container.id, None)  # gone, or nowhere to be found: until it is asked for again
-        elif container.id in self._wanted:
-            self._known[container.id] = walk.layer(self._now())
+
+
+def _walk_on(walks: list[Walk]) -> int:
+    """Go on with the first of these, and with those behind it as far as a slice goes; how many are done."""
+    left = _SLICE
+    for number, walk in enumerate(walks):
+        before = walk.inodes
+        if not walk.go_on(left):
+            return number
+        left -= walk.inodes - before + _EACH
+        if left <= 0:
+            return number + 1
+    return len(walks)

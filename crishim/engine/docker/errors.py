@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
@@ -60,9 +61,26 @@ async def guard(what: str, limit: float | None, **ids: str) -> AsyncIterator[Non
 
 
 def broken_off(what: str, cause: BaseException, **ids: str) -> EngineUnavailable:
-    """The error for a connection that could not be made or that broke."""
+    """The error for a connection that could not be made or that broke, in words for people, not the HTTP client's."""
+    return EngineUnavailable(f"{what}: no connection to the engine: {_reason(cause)}", **ids)
+
+
+def _reason(cause: BaseException) -> str:
     if isinstance(cause, UnixClientConnectorError):
-        reason = f"{cause.path}: {cause.strerror or cause.os_error}"
-    else:
-        reason = str(cause) or type(cause).__name__
-    return EngineUnavailable(f"{what}: no connection to the engine: {reason}", **ids)
+        return f"{cause.path}: {cause.strerror or 'it cannot be connected to'}"
+    if isinstance(cause, OSError) and cause.errno:  # of which the client's own are
+        return os.strerror(cause.errno)
+    for kind, words in _WORDS.items():
+        if isinstance(cause, kind):
+            return words
+    return f"it failed with {type(cause).__name__}"
+
+
+_WORDS: Mapping[type[Exception], str] = {
+    aiohttp.ServerDisconnectedError: "it was closed before the answer",
+    aiohttp.ClientPayloadError: "it broke off in the middle of the answer",
+    aiohttp.ClientResponseError: "what came is no HTTP",
+    aiohttp.ClientConnectionError: "it was closed",
+    ConnectionError: "it was closed",
+}
+"""By the client's errors, the more special ones first."""

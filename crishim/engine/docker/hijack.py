@@ -10,6 +10,7 @@ import socket
 from collections import deque
 from typing import Any
 
+from crishim.engine.docker.errors import broken_off
 from crishim.engine.docker.frames import Frames, Output, Raw
 from crishim.engine.docker.upgrade import UpgradeAnswer
 from crishim.errors import EngineUnavailable
@@ -150,7 +151,7 @@ class Hijacked(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if exc is not None and not self.ended and self._fault is None:
-            self._fault = EngineUnavailable(f"{self._what}: no connection to the engine: {exc}")
+            self._fault = broken_off(self._what, exc)
         self._end()
 
     def _end(self) -> None:

@@ -129,6 +129,26 @@ def listed_states(server: CrishimServer) -> dict[str, int]:
     return {item.id: item.state for item in (*sandboxes, *containers)}
 
 
+def streamed_states(server: CrishimServer) -> dict[str, int]:
+    """The same as streams tell it, and with `stats` in front of its id each container and pod with statistics.
+
+    Every item comes once.
+    """
+    client = server.client
+    found: list[tuple[str, int]] = []
+    for pods in client.StreamPodSandboxes(pb.StreamPodSandboxesRequest(), timeout=CALL):
+        found += [(item.id, item.state) for item in pods.pod_sandboxes]
+    for containers in client.StreamContainers(pb.StreamContainersRequest(), timeout=CALL):
+        found += [(item.id, item.state) for item in containers.containers]
+    for container_stats in client.StreamContainerStats(pb.StreamContainerStatsRequest(), timeout=CALL):
+        found += [(f"stats {item.attributes.id}", RUNNING) for item in container_stats.container_stats]
+    for pod_stats in client.StreamPodSandboxStats(pb.StreamPodSandboxStatsRequest(), timeout=CALL):
+        found += [(f"stats {item.attributes.id}", READY) for item in pod_stats.pod_sandbox_stats]
+    told = dict(found)
+    assert len(told) == len(found), "an item came twice"
+    return told
+
+
 def read_log(path: Path) -> str:
     """What a container has printed, in order, standard output and error mixed."""
     said = []

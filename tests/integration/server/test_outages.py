@@ -27,6 +27,7 @@ from tests.integration.server.pods import (
     listed_states,
     make_container,
     make_pod,
+    streamed_states,
 )
 from tests.integration.server.residue import Quiet, assert_nothing_left
 from tests.integration.server.serving import CALL, CrishimServer, code
@@ -204,7 +205,10 @@ def test_killed_and_restarted(
 def test_pods_stay_ready_over_an_outage(
     new_server: NewServer, own_engine: Callable[..., TestEngine], tidy: Any
 ) -> None:
-    """With live-restore: states are the same before, during and after it, and after a restart of ours in it."""
+    """With live-restore: states are the same before, during and after it, and after a restart of ours in it.
+
+    Listed and streamed, with statistics of all that runs.
+    """
     engine = own_engine(**{"live-restore": True})
     server = new_server(engine.url)
     server.start()
@@ -232,10 +236,11 @@ def test_pods_stay_ready_over_an_outage(
 
 
 class AlwaysSo:
-    """Asks for the lists all the time inside the block; every answer must be the expected one."""
+    """Asks for lists and streams of all that runs all the time inside the block; every answer must be the expected."""
 
     def __init__(self, server: CrishimServer, expected: dict[str, int]) -> None:
         self._server, self._expected = server, expected
+        self._streamed = expected | {f"stats {name}": state for name, state in expected.items()}
         self.asked = 0
 
     def __enter__(self) -> AlwaysSo:
@@ -248,11 +253,11 @@ class AlwaysSo:
     def _run(self) -> None:
         while not self._stop.wait(0.02):
             try:
-                states: Any = listed_states(self._server)
+                states: Any = [listed_states(self._server), streamed_states(self._server)]
             except grpc.RpcError as error:
                 states = error
             self.asked += 1
-            if states != self._expected:
+            if states != [self._expected, self._streamed]:
                 self._wrong.append(states)
                 return
 

@@ -6,6 +6,9 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
+from crishim.stats import layers
 from crishim.stats.layer import Walk, find_layer
 
 
@@ -56,3 +59,23 @@ def test_where_a_layer_lies(tmp_path: Path) -> None:
     assert find_layer(str(tmp_path), 77, "/v/overlay2/a/merged") == "/v/overlay2/a/diff"
     assert find_layer(str(tmp_path), 0, "") is None
     assert find_layer(str(tmp_path), 0, "/v/btrfs/a") is None
+
+
+def test_small_layers_are_counted_together_and_a_large_one_in_slices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layers, "_SLICE", 100)
+    sizes = {"a": 3, "b": 4, "none": 0, "large": 250, "c": 2, "d": 1}
+    for name, size in sizes.items():
+        for number in range(size):
+            (tmp_path / name / f"d{number}").mkdir(parents=True)
+            (tmp_path / name / f"d{number}" / "file").touch()
+    walks = [Walk(str(tmp_path / name)) for name in sizes]
+    left, rounds = list(walks), []
+    while left:
+        rounds.append(layers._walk_on(left))
+        left = left[rounds[-1] :]
+    assert rounds[0] == 3, "as many as fit, and that which is not there"
+    assert rounds[1:3] == [0, 0], "the large one takes several"
+    assert [walk.inodes for walk in walks] == [2 * size + 1 if size else 0 for size in sizes.values()]
+    assert all(walk.done or not walk.inodes for walk in walks)

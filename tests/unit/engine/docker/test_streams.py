@@ -72,7 +72,7 @@ async def test_endless_line(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_broken_off() -> None:
     lines = JsonLines(response(b'{"a": 1}\n{"b"', breaks=True), "test", lambda line: line)
     assert await anext(lines) == {"a": 1}
-    with pytest.raises(EngineUnavailable, match="cut"):
+    with pytest.raises(EngineUnavailable, match="broke off"):
         await anext(lines)
 
 
