@@ -35,8 +35,8 @@ VOLUME = "crishim.test/volume:1"
 def two_layers(api: EngineApi) -> str:
     """Load an image whose upper layer takes a file of the lower away; its id."""
     files = [File("data/deep/file", b"content\n"), File("data/gone", b"x"), symlink("link", "/data/deep")]
-    image = busybox().with_files(*files, symlink("out", "../../../../proc/self"))
-    image.with_config(Volumes={"/anonymous": {}}).load(api, "crishim.test/lower:1")
+    lower = busybox().with_files(*files, symlink("out", "../../../../proc/self"))
+    lower.with_config(Volumes={"/anonymous": {}}).load(api, "crishim.test/lower:1")
     body = {"Image": "crishim.test/lower:1", "Cmd": ["sh", "-c", "rm /data/gone; echo upper >/data/upper"]}
     made = api.call("POST", "/containers/create", json_body=body)["Id"]
     api.call("POST", f"/containers/{made}/start")
