@@ -55,6 +55,14 @@ class Engine(ABC):
         """Create a container and return its id. EngineConflict: the name is taken. EngineNotFound: no such image."""
 
     @abstractmethod
+    def foresee(self, container_id: str, name: str, spec: ContainerSpec, image: EngineImage) -> EngineContainer:
+        """What `inspect` will tell of a container that was just created by `spec` of `image`, without asking.
+
+        Of the paths only that of the log is there, and the time of creation is now's; limits are those that were given,
+        whether the kernel has them or not.
+        """
+
+    @abstractmethod
     async def start(self, container_id: str) -> None:
         """Start a created container; a running one is left alone. EngineError carries the OCI runtime's words."""
 

@@ -72,11 +72,13 @@ def _seen_by(pid: int, target: str) -> bool:
 
 
 def is_shown(target: str) -> bool:
-    """Whether something is mounted on `target`. Raises OSError."""
+    """Whether something is mounted on `target`. Raises ImageVolumeMountFailed where that cannot be told."""
     try:
         return mounts.mount_id(target) != mounts.mount_id(os.path.dirname(target))
     except FileNotFoundError:
         return False
+    except OSError as error:
+        raise ImageVolumeMountFailed(f"the view {target} cannot be looked at: {error.strerror}") from error
 
 
 def hide(target: str) -> None:

@@ -7,12 +7,12 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import partial
 
-from crishim.aiokit.gather import gather_two
 from crishim.aiokit.steps import step
 from crishim.aiokit.undo import UndoStack
 from crishim.checkpoint.record import ContainerRecord
-from crishim.engine.values import ContainerSpec, EngineContainer
+from crishim.engine.values import ContainerSpec
 from crishim.errors import (
     ContainerNotFound,
     CRIError,
@@ -24,7 +24,14 @@ from crishim.errors import (
     NameReserved,
     SandboxNotReady,
 )
-from crishim.model import ContainerConfig, LinuxContainerSecurityContext, Mount, NamespaceMode, PodSandboxConfig
+from crishim.model import (
+    ContainerConfig,
+    LinuxContainerSecurityContext,
+    Mount,
+    NamespaceMode,
+    PodSandboxConfig,
+    ProfileType,
+)
 from crishim.runtime.anchored.carrier import need_twin
 from crishim.runtime.container_identity import settle_identity
 from crishim.runtime.container_remove import remove_known
@@ -60,8 +67,7 @@ async def create_container(
         image = await rt.images.resolve_for_container(wanted_image)
         config = replace(config, mounts=await _resolve_volumes(rt, config.mounts))
     target = _resolve_target(rt, sandbox.id, config)
-    # In a thread: it looks at the mounts' sources, and one on a file server that is away may hold it for ever.
-    spec = await asyncio.to_thread(
+    make_spec = partial(
         make_container_spec,
         config,
         sandbox,
@@ -73,6 +79,8 @@ async def create_container(
         settings=rt.settings,
         anchor=rt.anchor.network_mode if sandbox.anchored else "",
     )
+    # In a thread where it looks at files: one on a file server that is away may hold it for ever.
+    spec = await asyncio.to_thread(make_spec) if _names_files(config) else make_spec()
     if sandbox.anchored:
         plain = make_runtime(sandbox.record.runtime_handler, rt.link.facts)
         spec = replace(spec, runtime=need_twin(plain, rt.host()))
@@ -115,17 +123,26 @@ async def create_container(
             raise
         await _check_sub_paths(rt, container_id, spec)
         record = ContainerRecord(id=container_id, config=config, image_ref=image.id, created_at=time.time_ns())
-        # What the store takes is hidden behind the engine.
-        live, _ = await gather_two(_inspect(rt, container_id), rt.records.put_container(sandbox.id, record))
+        await rt.records.put_container(sandbox.id, record)
         _need_ready(rt, sandbox.id)
+        live = rt.link.engine.foresee(container_id, name, spec, image)
         rt.index.put_container(Container(record=record, sandbox_id=sandbox.id, live=live, log_path=log_path))
+        rt.watch.mark(container_id)  # what the engine alone knows follows
         undo.forget()
-        return live.id
+        return container_id
 
 
-async def _inspect(rt: Runtime, container_id: str) -> EngineContainer:
-    with step("engine inspect", engine=True):
-        return await rt.link.engine.inspect(container_id)
+def _names_files(config: ContainerConfig) -> bool:
+    """Whether files of the node are looked at: sources of mounts, devices, profiles."""
+    context = config.linux.security_context if config.linux else None
+    profiles = (context.seccomp, context.apparmor) if context else ()
+    deprecated = (context.seccomp_profile_path, context.apparmor_profile) if context else ()
+    return bool(
+        config.mounts
+        or config.devices
+        or any(profile is not None and profile.profile_type is ProfileType.Localhost for profile in profiles)
+        or any(deprecated)
+    )
 
 
 def _check_handlers(rt: Runtime, config: ContainerConfig) -> None:

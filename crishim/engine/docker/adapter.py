@@ -22,6 +22,7 @@ from crishim.engine.docker.errors import guard
 from crishim.engine.docker.events import query, read_events
 from crishim.engine.docker.exec import DockerExec
 from crishim.engine.docker.files import has_path, read_file
+from crishim.engine.docker.foresee import foresee
 from crishim.engine.docker.handshake import facts_from, negotiate, refuse_unsuitable
 from crishim.engine.docker.logs import LogStream
 from crishim.engine.docker.logs import query as log_query
@@ -109,6 +110,11 @@ class DockerEngine(Engine):
         async with guard("create of a container", self._limits.create, name=name):
             container_id: str = (await self._connection.post("containers/create", body, {"name": name}))["Id"]
             return container_id
+
+    def foresee(self, container_id: str, name: str, spec: ContainerSpec, image: EngineImage) -> EngineContainer:
+        if self._facts is None:
+            raise EngineUnavailable("the engine has not been reached yet")
+        return foresee(container_id, name, spec, image, self._facts)
 
     async def start(self, container_id: str) -> None:
         container = self._container(container_id)

@@ -85,11 +85,16 @@ def _host_config(spec: ContainerSpec, facts: EngineFacts) -> dict[str, Any]:
         ],
         "DeviceRequests": [{"Driver": "cdi", "DeviceIDs": list(spec.cdi_devices)}] if spec.cdi_devices else [],
     }
-    config.update(resource_limits(spec.resources, no_limit=0))
+    return config | limits_of_new(spec, facts)
+
+
+def limits_of_new(spec: ContainerSpec, facts: EngineFacts) -> dict[str, Any]:
+    """The part of a new container's HostConfig that limits resources."""
+    limits = resource_limits(spec.resources, no_limit=0)
     if spec.resources.pids_limit == 0 and facts.cgroup_driver == "systemd":
         # The engine passes neither 0 nor -1 on, and systemd gives a scope without a limit its DefaultTasksMax.
-        config["PidsLimit"] = _MOST_PROCESSES
-    return config
+        limits["PidsLimit"] = _MOST_PROCESSES
+    return limits
 
 
 def _log_config(spool: LogSpool) -> dict[str, Any]:

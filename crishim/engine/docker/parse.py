@@ -37,7 +37,12 @@ _PROPAGATION: Mapping[str, Literal["rprivate", "rslave", "rshared"]] = {
 def _log_path_to_be(data: Mapping[str, Any], data_root: str) -> str:
     """Where the engine will write the log: it says so only from the first start on."""
     driver = (data["HostConfig"].get("LogConfig") or {}).get("Type")
-    return f"{data_root}/containers/{data['Id']}/{data['Id']}-json.log" if data_root and driver == "json-file" else ""
+    return log_path_of_new(data["Id"], data_root) if driver == "json-file" else ""
+
+
+def log_path_of_new(container_id: str, data_root: str) -> str:
+    """Where the engine keeps the output of a container with the driver json-file."""
+    return f"{data_root}/containers/{container_id}/{container_id}-json.log" if data_root else ""
 
 
 def container_from(data: Mapping[str, Any], data_root: str = "") -> EngineContainer:

@@ -103,6 +103,10 @@ class SimulatedEngine(Controls, Engine):
         """Create a container; see `crishim.engine.simulated.program` for what it will do."""
         return await self._gate.answer("create", lambda: self._machine.create(name, spec), name, spec)
 
+    def foresee(self, container_id: str, name: str, spec: ContainerSpec, image: EngineImage) -> EngineContainer:
+        """As the books have it."""
+        return self._machine.foresee(container_id, name, spec, image)
+
     async def start(self, container_id: str) -> None:
         """Start a container's program. A missing one: EngineError; the container stays "created", with code 127."""
         await self._gate.answer("start", lambda: self._machine.start(self._machine.find(container_id)), container_id)

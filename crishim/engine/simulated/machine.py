@@ -18,7 +18,7 @@ from crishim.engine.simulated.events import EventHub
 from crishim.engine.simulated.images import ImageStore
 from crishim.engine.simulated.program import parse_signal
 from crishim.engine.simulated.spool import append, entries, read_files
-from crishim.engine.values import ContainerSpec, EngineImage, LogEntry
+from crishim.engine.values import ContainerSpec, EngineContainer, EngineImage, LogEntry
 from crishim.errors import EngineConflict, EngineError, EngineNotFound, Kind
 
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]+")
@@ -89,21 +89,28 @@ class Machine:
             raise EngineError(f"unknown or invalid runtime name: {spec.runtime}", kind=Kind.INVALID_ARGUMENT)
         image = self.images.find(spec.image)
         container_id = hashlib.sha256(f"container {self._seed} {self._made}".encode()).hexdigest()
-        files = self._root / "containers" / container_id if self._root is not None else None
-        kind, _, other = spec.network_mode.partition(":")
-        joined = self.containers.get(other) if kind == "container" else None
-        container = make_container(
-            container_id, name, spec, image, self.now(), missing=self.missing, files=files, joined=joined
-        )
+        container = self._make(container_id, name, spec, image)
         self._made += 1
-        if files is not None:
-            files.mkdir(parents=True)
+        if container.files is not None:
+            container.files.mkdir(parents=True)
             for file in ("resolv.conf", "hosts"):
-                (files / file).write_text("# made by the simulated engine\n")
+                (container.files / file).write_text("# made by the simulated engine\n")
         self.containers[container_id] = container
         self._names[name] = container_id
         self.tell(container, "create")
         return container_id
+
+    def _make(self, container_id: str, name: str, spec: ContainerSpec, image: EngineImage) -> SimulatedContainer:
+        files = self._root / "containers" / container_id if self._root is not None else None
+        kind, _, other = spec.network_mode.partition(":")
+        joined = self.containers.get(other) if kind == "container" else None
+        return make_container(
+            container_id, name, spec, image, self.now(), missing=self.missing, files=files, joined=joined
+        )
+
+    def foresee(self, container_id: str, name: str, spec: ContainerSpec, image: EngineImage) -> EngineContainer:
+        """How a container that was just created by this spec is shown."""
+        return self._make(container_id, name, spec, image).view()
 
     def _runs(self, id_or_name: str) -> bool:
         try:

@@ -29,6 +29,8 @@ from crishim.runtime.spec.signals import make_stop_signal
 from crishim.runtime.spec.ways import make_ways
 
 _CONTEXT = "config.linux.security_context"
+LONGEST_STRING = 32 * os.sysconf("SC_PAGE_SIZE") - 1
+"""Bytes of one word of a command line, or of a variable with its name: what Linux takes (execve(2), MAX_ARG_STRLEN)."""
 
 
 def make_container_spec(
@@ -130,6 +132,8 @@ def make_words(words: tuple[str, ...], field: str) -> tuple[str, ...]:
     for i, word in enumerate(words):
         if "\0" in word:
             raise InvalidArgument("holds a NUL, which no command line can carry", field=f"{field}[{i}]")
+        if len(word.encode()) > LONGEST_STRING:
+            raise InvalidArgument(f"is longer than {LONGEST_STRING} bytes, which Linux takes", field=f"{field}[{i}]")
     return words
 
 
@@ -154,7 +158,16 @@ def make_env(envs: Sequence[KeyValue], field: str) -> tuple[tuple[str, str], ...
             raise InvalidArgument(f"{env.key!r} cannot be the name of a variable", field=f"{field}[{i}].key")
         if "\0" in env.value:
             raise InvalidArgument("holds a NUL, which no environment can carry", field=f"{field}[{i}].value")
+        # Characters first: to encode hundreds of variables takes time, and nearly all are short.
+        if len(env.key) + len(env.value) > LONGEST_STRING // 4 and _size(env) > LONGEST_STRING:
+            raise InvalidArgument(
+                f"is longer than {LONGEST_STRING} bytes, which Linux takes", field=f"{field}[{i}].value"
+            )
     return tuple((env.key, env.value) for env in envs)
+
+
+def _size(env: KeyValue) -> int:
+    return len(f"{env.key}={env.value}".encode())
 
 
 def make_log_path(log_directory: str, log_path: str) -> str:

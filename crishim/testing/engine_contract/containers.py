@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from crishim.engine.api import Engine
-from crishim.engine.values import ContainerPhase, EngineMount, EngineResources
+from crishim.engine.values import ContainerPhase, EngineContainer, EngineMount, EngineResources
 from crishim.errors import EngineConflict, EngineError, EngineNotFound
 from crishim.testing.engine_contract.world import World, refused
 
 _MIB = 1 << 20
 _UNKNOWN = "0123456789abcdef" * 4
+
+
+def _unforeseeable(shown: EngineContainer) -> EngineContainer:
+    """Without what nobody but the engine can know."""
+    return replace(shown, created_at=0, resolv_conf_path="", hosts_path="", image_layers=(), merged_dir="")
 
 
 async def check_created_container_shows_what_was_asked(engine: Engine, world: World) -> None:
@@ -50,6 +57,9 @@ async def check_created_container_shows_what_was_asked(engine: Engine, world: Wo
     )
     container_id = await engine.create(world.name("full"), spec)
     shown = await engine.inspect(container_id)
+    assert _unforeseeable(
+        engine.foresee(container_id, world.name("full"), spec, await engine.inspect_image(world.image))
+    ) == (_unforeseeable(shown))
     assert shown.id == container_id
     assert len(container_id) == 64
     assert shown.name == world.name("full")
@@ -83,6 +93,7 @@ async def check_unsaid_fields_are_the_images(engine: Engine, world: World) -> No
     container_id = await engine.create(world.name("bare"), bare)
     shown = await engine.inspect(container_id)
     image = await engine.inspect_image(world.image)
+    assert _unforeseeable(engine.foresee(container_id, world.name("bare"), bare, image)) == _unforeseeable(shown)
     assert (shown.entrypoint, shown.command) == (image.entrypoint, image.command)
     assert set(image.env) <= set(shown.env)
     assert shown.runtime

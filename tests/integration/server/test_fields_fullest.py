@@ -13,6 +13,7 @@ import pytest
 
 from crishim.cri.v1 import runtime_pb2 as pb
 from crishim.engine.features import FIRST_API, Feature
+from crishim.runtime.spec.container import LONGEST_STRING
 from tests.env import linux as kernel
 from tests.env.engine import TestEngine
 from tests.env.images import BUSYBOX_REF, busybox
@@ -204,6 +205,11 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "root": ({"mounts": [pb.Mount(host_path="/", container_path="/")]}, "config.mounts[0].container_path"),
     "NUL in a word": ({"args": ["ok", "a\0b"]}, "config.args[1]"),
+    "word that no process can be given": ({"command": ["true", "x" * (LONGEST_STRING + 1)]}, "config.command[1]"),
+    "variable that no process can be given": (
+        {"envs": [pb.KeyValue(key="A", value=b"x" * LONGEST_STRING)]},
+        "config.envs[0].value",
+    ),
     "relative folder": ({"working_dir": "a"}, "config.working_dir"),
     "masked relative": ({"linux": linux(masked_paths=["proc"])}, "config.linux.security_context.masked_paths[0]"),
     "handler of the image": (

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from crishim.cri.v1 import runtime_pb2 as pb
+from crishim.runtime.spec.container import LONGEST_STRING
 from tests.env.engine import TestEngine
 from tests.env.images import busybox
 from tests.integration.server.inside import CAPABILITIES, DEFAULT_CAPABILITIES, held, status_of
@@ -59,6 +60,8 @@ def test_command_arguments_and_environment(server: CrishimServer, engine: TestEn
     ]
     command = ["sh", "-c", 'echo "$FROM,$LINES,$EQUALS,$UMLAUT,${EMPTY-unset},$PATH"']
     assert output(command=command, envs=envs) == "request,two\nlines,a=b,Ä€,,/bin\n"
+    longest = [pb.KeyValue(key="A", value=b"x" * (LONGEST_STRING - len("A=")))]
+    assert output(command=["sh", "-c", "echo ${#A}"], envs=longest) == f"{LONGEST_STRING - 2}\n"
     assert output(command=["pwd"], working_dir="/var/tmp") == "/var/tmp\n"
     assert output(command=["pwd"], working_dir="/made/for/it") == "/made/for/it\n"
 

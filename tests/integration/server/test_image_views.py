@@ -35,14 +35,15 @@ VOLUME = "crishim.test/volume:1"
 def two_layers(api: EngineApi) -> str:
     """Load an image whose upper layer takes a file of the lower away; its id."""
     files = [File("data/deep/file", b"content\n"), File("data/gone", b"x"), symlink("link", "/data/deep")]
-    busybox().with_files(*files, symlink("out", "../../../../proc/self")).load(api, "crishim.test/lower:1")
+    lower = busybox().with_files(*files, symlink("out", "../../../../proc/self"))
+    lower.with_config(Volumes={"/anonymous": {}}).load(api, "crishim.test/lower:1")
     body = {"Image": "crishim.test/lower:1", "Cmd": ["sh", "-c", "rm /data/gone; echo upper >/data/upper"]}
     made = api.call("POST", "/containers/create", json_body=body)["Id"]
     api.call("POST", f"/containers/{made}/start")
     api.call("POST", f"/containers/{made}/wait")
     repository, _, tag = VOLUME.rpartition(":")
     image: str = api.call("POST", "/commit", {"container": made, "repo": repository, "tag": tag})["Id"]
-    api.call("DELETE", f"/containers/{made}")
+    api.call("DELETE", f"/containers/{made}", {"v": "1"})
     return image
 
 
@@ -97,7 +98,7 @@ def test_content_of_a_view(server: CrishimServer, engine: TestEngine, volume: st
 def test_who_needs_a_view(server: CrishimServer, engine: TestEngine, volume: str) -> None:
     """One for all containers; the image stays while it is there; the last one takes all of it along."""
     pod = Pod(server)
-    before = engine_containers(engine.api)
+    before, volumes = engine_containers(engine.api), engine.api.call("GET", "/volumes")["Volumes"]
     first, second = [pod.create(make_container(name, mounts=[of_image("/v")])) for name in ("first", "second")]
     (place,) = views(server)
     assert place.name == volume.removeprefix("sha256:")
@@ -110,6 +111,7 @@ def test_who_needs_a_view(server: CrishimServer, engine: TestEngine, volume: str
     server.client.StartContainer(pb.StartContainerRequest(container_id=second), timeout=CALL)
     server.client.RemoveContainer(pb.RemoveContainerRequest(container_id=second), timeout=CALL)
     assert (views(server), engine_containers(engine.api)) == ([], before)
+    assert engine.api.call("GET", "/volumes")["Volumes"] == volumes, "nor anonymous volumes of the holder's"
     server.client.RemoveImage(pb.RemoveImageRequest(image=pb.ImageSpec(image=volume)), timeout=CALL)
 
 
@@ -135,7 +137,7 @@ def test_a_view_through_crashes(
         assert b"upper" in server.client.ExecSync(request, timeout=CALL).stdout, "a container keeps what it has mounted"
     server.kill9()
     for container_id in (running, created):
-        engine.api.call("DELETE", f"/containers/{container_id}", {"force": "1"})
+        engine.api.call("DELETE", f"/containers/{container_id}", {"force": "1", "v": "1"})
     server.start()
     assert views(server) == []
     server.remove_all()

@@ -33,7 +33,7 @@ from crishim.runtime.core import RuntimeSettings
 from crishim.runtime.host import Host
 from crishim.runtime.labels import make_container_labels, make_sandbox_labels
 from crishim.runtime.objects import Sandbox
-from crishim.runtime.spec.container import make_container_spec, make_env, make_log_path
+from crishim.runtime.spec.container import LONGEST_STRING, make_container_spec, make_env, make_log_path, make_words
 from crishim.runtime.spec.sandbox import check_metadata, make_runtime, make_sandbox_spec, net_sysctls
 
 POD = PodSandboxMetadata(name="web", uid="u", namespace="ns")
@@ -307,6 +307,19 @@ def test_env_is_exact_or_refused(env: KeyValue, field: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
         make_env([env], "f")
     assert caught.value.field == field
+
+
+def test_what_no_process_can_be_given() -> None:
+    """In bytes, and with the variable's name; one that just fits is taken."""
+    fits = KeyValue(key="AB", value="ä" * ((LONGEST_STRING - 3) // 2))
+    assert make_env([fits], "f") == ((fits.key, fits.value),)
+    with pytest.raises(InvalidArgument, match=f"longer than {LONGEST_STRING} bytes") as caught:
+        make_env([fits, dataclasses.replace(fits, value=fits.value + "x")], "f")
+    assert caught.value.field == "f[1].value"
+    assert make_words(("x" * LONGEST_STRING,), "f")
+    with pytest.raises(InvalidArgument) as caught:
+        make_words(("ls", "ä" * (LONGEST_STRING // 2 + 1)), "f")
+    assert caught.value.field == "f[1]"
 
 
 @pytest.mark.parametrize(
