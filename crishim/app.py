@@ -26,6 +26,7 @@ from crishim.errors import CRIError, InvalidArgument, Unimplemented
 from crishim.front.desk import Desk
 from crishim.images.core import ImageSettings
 from crishim.images.views import OverlayViews
+from crishim.lock_file import EngineClaim
 from crishim.rpc.health import Health
 from crishim.rpc.served import Served, serve_from
 from crishim.rpc.server import Server
@@ -63,13 +64,15 @@ class StartFailed(Exception):  # noqa: N818 - one line for people: why the serve
 def run(settings: Settings, began: float) -> None:
     """Serve until SIGTERM or SIGINT. `began`: when the process did, on the monotonic clock.
 
-    Raises SocketTaken and StartFailed.
+    Raises Taken and StartFailed.
     """
     log.set_up(settings.log_level, settings.log_format)
     allocator.give_back_large_blocks()
     with ExitStack() as stack:
         try:
             socket = stack.enter_context(ServerSocket(settings.socket_path))
+            if not settings.engine_is_simulated:
+                stack.enter_context(EngineClaim(settings.engine_socket))
             sinks = [stack.enter_context(Timeline(settings.timeline))] if settings.timeline else []
         except OSError as error:
             raise StartFailed(f"cannot use {error.filename or settings.socket_path}: {error.strerror}") from error

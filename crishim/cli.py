@@ -1,7 +1,7 @@
 """The command `crishim`: reads flags, hands over, and says in one line what went wrong.
 
 Exit status: 0 all went well, 1 the server could not start or failed, 2 the flags or the configuration are wrong,
-3 another process serves on the socket.
+3 another process serves on the socket, or the same engine.
 """
 
 from __future__ import annotations
@@ -107,11 +107,11 @@ def _serve(options: argparse.Namespace, unknown: Sequence[str], began: float) ->
         return 0
     # Not before: a wrong configuration is told at once, and the server's libraries take half a second to import.
     from crishim.app import StartFailed, run
-    from crishim.rpc.unix_socket import SocketTaken
+    from crishim.lock_file import Taken
 
     try:
         run(loaded.settings, began)
-    except SocketTaken as taken:
+    except Taken as taken:
         _say(str(taken))
         return TAKEN
     except StartFailed as failed:

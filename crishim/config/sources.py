@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from crishim.config.settings import Settings
+from crishim.config.together import contradictions
 
 DEFAULT_FILE = Path("/etc/crishim/config.toml")
 PREFIX = "CRISHIM_"
@@ -85,7 +86,14 @@ def load(flags: Mapping[str, str], environ: Mapping[str, str], config: Path | No
         origins |= {key: source.where(key) for key in source.values}
     if problems:
         raise ConfigProblems(problems)
-    return Loaded(Settings.model_validate(merged), origins)
+    settings = Settings.model_validate(merged)
+    for key, reason in contradictions(settings):
+        problems.append(
+            f"{origins.get(key, f'default {key}')}: {str(getattr(settings, key))!r} is not allowed: {reason}"
+        )
+    if problems:
+        raise ConfigProblems(problems)
+    return Loaded(settings, origins)
 
 
 def _read_environment(environ: Mapping[str, str]) -> _Source:

@@ -7,16 +7,17 @@ a lock file beside the socket for life, and the socket is bound under a umask.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import socket as sockets
 import stat
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from crishim.lock_file import LockFile, LockHeld, Taken
 
 PATH_LIMIT = 107
 """Bytes of a unix socket's path: `sun_path` holds 108 with its end mark (unix(7))."""
@@ -25,7 +26,7 @@ _UMASK = 0o117
 """Leaves 0660 of a socket's 0777."""
 
 
-class SocketTaken(Exception):  # noqa: N818 - says what is wrong, as the family does; it never reaches a caller of CRI
+class SocketTaken(Taken):
     """Another process serves on this path, or what lies there is no socket. The text is one line for people."""
 
 
@@ -40,20 +41,23 @@ class ServerSocket:
             raise ValueError(f"the path of a unix socket may have {PATH_LIMIT} bytes, this one has more: {path}")
         self.path = path
         self.lock_path = path.with_name(path.name + ".lock")
-        self._lock: int | None = None
+        self._lock = LockFile(self.lock_path)
         self._bound: tuple[int, int, int] | None = None
 
     def __repr__(self) -> str:
-        state = "free" if self._lock is None else "held" if self._bound is None else "bound"
+        state = "free" if not self._lock.held else "held" if self._bound is None else "bound"
         return f"<ServerSocket {self.path} {state}>"
 
     def __enter__(self) -> Self:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._lock = self._take_lock()
+        try:
+            self._lock.take()
+        except LockHeld as held:
+            raise SocketTaken(_taken(self.path, held.holder)) from None
         try:
             self._clear_path()
         except BaseException:
-            self._release()
+            self._lock.release()
             raise
         return self
 
@@ -63,7 +67,7 @@ class ServerSocket:
         if self._bound is not None and self._bound == _identity(self.path):
             self.path.unlink(missing_ok=True)
         self._bound = None
-        self._release()
+        self._lock.release()
 
     @contextmanager
     def binding(self) -> Iterator[None]:
@@ -77,25 +81,6 @@ class ServerSocket:
         self._bound = _identity(self.path)
         if self._bound is None:
             raise OSError(errno.ENOENT, "the socket was not bound", str(self.path))
-
-    def _take_lock(self) -> int:
-        while True:
-            lock = os.open(self.lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                holder = os.read(lock, 32).decode("ascii", "replace").strip()
-                os.close(lock)
-                raise SocketTaken(_taken(self.path, holder)) from None
-            except BaseException:
-                os.close(lock)
-                raise
-            if _same_file(os.fstat(lock), self.lock_path):
-                os.ftruncate(lock, 0)
-                os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
-                return lock
-            # The holder removed the file between our opening and our locking it: this lock guards nothing.
-            os.close(lock)
 
     def _clear_path(self) -> None:
         """Remove a socket that nobody listens on; anything else that lies there is not ours to remove."""
@@ -116,13 +101,6 @@ class ServerSocket:
             pid, _, _ = struct.unpack("3i", probe.getsockopt(sockets.SOL_SOCKET, sockets.SO_PEERCRED, 12))
             raise SocketTaken(_taken(self.path, str(pid)))
 
-    def _release(self) -> None:
-        if self._lock is not None:
-            with suppress(FileNotFoundError):
-                self.lock_path.unlink()
-            os.close(self._lock)
-            self._lock = None
-
 
 def _identity(path: Path) -> tuple[int, int, int] | None:
     """What tells a socket file from its successor: an inode's number is soon used again, its birth is in its mtime."""
@@ -131,13 +109,6 @@ def _identity(path: Path) -> tuple[int, int, int] | None:
     except FileNotFoundError:
         return None
     return found.st_dev, found.st_ino, found.st_mtime_ns
-
-
-def _same_file(opened: os.stat_result, path: Path) -> bool:
-    try:
-        return os.path.samestat(opened, path.lstat())
-    except FileNotFoundError:
-        return False
 
 
 def _taken(path: Path, pid: str) -> str:

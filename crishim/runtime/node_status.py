@@ -140,8 +140,6 @@ def _info(rt: Runtime, facts: EngineFacts | None) -> dict[str, object]:
             "defaultRuntime": facts.default_runtime,
             "security": sorted(facts.security),
             "liveRestore": facts.live_restore,
-            # Ulimits that the daemon gives to every container cannot be taken back through its API.
-            "remarks": ["default ulimits of the engine's daemon.json apply to all containers"],
         }
     return info
 

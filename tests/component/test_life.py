@@ -222,5 +222,8 @@ def test_a_folder_that_cannot_be_used_is_told_in_one_line(short: Path, what: str
 
 def test_a_network_needs_a_real_engine(short: Path) -> None:
     ended = serve("--engine", "simulated:", "--network", "cni", "--listen", f"unix://{short}/c.sock")
-    assert ended.returncode == FAILED
-    assert "--network cni needs a real engine" in ended.stderr
+    assert ended.returncode == MISCONFIGURED
+    assert ended.stderr == (
+        "crishim: flag --network: 'cni' is not allowed: it needs a real engine: the simulated one's pods have no "
+        "namespace\n"
+    )

@@ -211,9 +211,9 @@ def test_an_address_that_others_can_reach_is_refused_unless_it_is_said(
 ) -> None:
     folder = tmp_path_factory.mktemp("s")
     refused = serve(*flags_in(folder, "0.0.0.0:0"))
-    assert refused.returncode == FAILED
+    assert refused.returncode == MISCONFIGURED
     [line] = refused.stderr.splitlines()
-    assert line.startswith("crishim: --metrics-address 0.0.0.0:0 can be reached from other machines")
+    assert line.startswith("crishim: flag --metrics-address: '0.0.0.0:0' is not allowed: it can be reached from other")
     assert line.endswith("or say --metrics-insecure true")
     assert serve(*flags_in(folder, "somewhere")).returncode == MISCONFIGURED
     with serve_endpoint(flags=["--metrics-address", "0.0.0.0:0", "--metrics-insecure", "true"]) as server:

@@ -23,7 +23,7 @@ from tests.conformance.verdict import Expected
 WEBSOCKET = ("-websocket-exec", "-websocket-attach", "-websocket-portforward")
 TOGETHER = "two-at-once"
 COUNTS = "counts"
-"""The part that is no round of critest: the project's own tests with their full counts."""
+"""How the name of what is no round of critest begins: a piece of the project's own tests with their full counts."""
 
 FIXED_PORTS = {
     "[k8s.io] Networking runtime should support networking runtime should support port mapping with host port and "
@@ -121,7 +121,7 @@ def make(
 
 def save(found: Found) -> Path:
     """Keep it in the cache, in place of the former one of its name and engine."""
-    file = cache.folder("soak", f"{found.engine.key}.{found.name}.json")
+    file = cache.folder("soak", f"{found.engine.key}.{found.name.replace('/', '-')}.json")
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(encode(found), indent=1) + "\n")
     return file

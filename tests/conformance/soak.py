@@ -1,7 +1,8 @@
 """``make soak``: the project's tests with their full counts, and critest's rounds, on all engines of the matrix.
 
-``python -m tests.conformance.soak [--engine KEY ...] [--part counts|critest] [-- PYTEST-ARGUMENT ...]``, as root,
-outside a test world.  Takes hours; at its end it takes the results into ``docs/soak.md`` and ``docs/soak.json``.
+``python -m tests.conformance.soak [--engine KEY ...] [--part counts|critest] [--piece PATH ...] [-- PYTEST-ARGUMENT
+...]``, as root, outside a test world.  Takes hours; at its end it takes the results into ``docs/soak.md`` and
+``docs/soak.json``.  The counts are run in pieces (``--list`` names them), each of which can be run alone.
 """
 
 from __future__ import annotations
@@ -13,40 +14,62 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from tests.conformance import cache, results, rounds, soak_page, tools
 from tests.conformance.engines import MATRIX, MatrixEngine
 from tests.conformance.matrix import KINDS, Outcome, session
 from tests.conformance.results import EngineIdentity
+from tests.env.cache import ROOT
 from tests.streaming_client import build as streaming_client
 
 PARTS = ("counts", "critest")
-COUNTED = {True: ("tests",), False: ("tests/contract", "tests/component", "tests/integration")}
-"""What runs with its full counts: all on the system's engine, on others what an engine takes part in."""
+WITH_AN_ENGINE = ("tests/contract", "tests/component", "tests/integration")
+"""What runs with its full counts on engines other than the system's, on which all does."""
+SPLIT = ("tests/integration", "tests/integration/server")
+"""Folders whose parts are pieces of their own, as they take long."""
 ROUNDS = ("tests/conformance/test_rounds.py",)
-LIMITS = {"counts": 4 * 3600, "critest": 2 * 3600}
-"""Seconds for a part on one engine."""
+LIMITS = {"counts": 3600, "critest": 2 * 3600}
+"""Seconds for critest's rounds, or a piece of the counts, on one engine."""
 
 
-def run(engine: MatrixEngine, part: str, arguments: Sequence[str]) -> Outcome:
-    """One part on one engine, in a pytest session and a world of its own."""
-    commit = results.commit()
-    paths = ROUNDS if part == "critest" else COUNTED[engine.suite is None]
-    name = f"soak-{engine.key}-{part}"
-    outcome = session(engine, name, [*paths, *arguments], LIMITS[part], {"CRISHIM_SOAK": "1"})
-    if part == "counts" and not arguments:
-        keep_counts(engine, commit, outcome, cache.folder("results", f"{name}.xml"))
-    return outcome
+def pieces(engine: MatrixEngine) -> list[str]:
+    """The paths whose tests are an engine's counts: each test is in one of them (but the virtual machine's)."""
+    found = set()
+    for file in (ROOT / "tests").rglob("test_*.py"):
+        piece = file.relative_to(ROOT)
+        while str(piece.parent) not in (*SPLIT, "tests"):
+            piece = piece.parent
+        found.add(str(piece))
+    found.discard("tests/vm")
+    return sorted(p for p in found if engine.suite is None or p.startswith(WITH_AN_ENGINE))
 
 
-def keep_counts(engine: MatrixEngine, commit: str, outcome: Outcome, report: Path) -> None:
-    """Keep what became of the counts, like a round of critest."""
+def run(engine: MatrixEngine, part: str, arguments: Sequence[str], chosen: Collection[str] = ()) -> list[Outcome]:
+    """One part on one engine, in pytest sessions and worlds of their own.  ``chosen``: these pieces of the counts."""
+    soaking = {"CRISHIM_SOAK": "1"}
+    if part == "critest":
+        return [session(engine, f"soak-{engine.key}-critest", [*ROUNDS, *arguments], LIMITS[part], soaking)]
+    outcomes = []
+    for piece in pieces(engine):
+        if not chosen or piece in chosen:
+            commit = results.commit()
+            name = f"soak-{engine.key}-{piece.replace('/', '-')}"
+            outcome = session(engine, name, [piece, *arguments], LIMITS[part], soaking)
+            outcomes.append(outcome)
+            if not arguments:
+                keep_counts(engine, piece, commit, outcome, cache.folder("results", f"{name}.xml"))
+    return outcomes
+
+
+def keep_counts(engine: MatrixEngine, piece: str, commit: str, outcome: Outcome, report: Path) -> None:
+    """Keep what became of a piece of the counts, like a round of critest."""
     failed = failures(report) if report.exists() else []
     lines = [*failed, *filter(None, [outcome.fault])]
     states = {kind: outcome.counts[kind] for kind in KINDS if outcome.counts[kind]}
-    rounds.save(rounds.Found(identify(engine), rounds.COUNTS, commit, [], round(outcome.seconds, 1), states, lines))
+    name = f"{rounds.COUNTS} {piece}"
+    rounds.save(rounds.Found(identify(engine), name, commit, [], round(outcome.seconds, 1), states, lines))
 
 
 def failures(report: Path) -> list[str]:
@@ -80,8 +103,16 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.conformance.soak", description=__doc__)
     parser.add_argument("--engine", action="append", choices=keys, help="only this one (may be repeated)")
     parser.add_argument("--part", action="append", choices=PARTS, help="only this one (may be repeated)")
+    parser.add_argument("--piece", action="append", help="only this one of the counts (may be repeated)")
+    parser.add_argument("--list", action="store_true", help="print the pieces of the counts, and run nothing")
     parser.add_argument("pytest", nargs="*", help="more arguments for pytest")
     chosen = parser.parse_args(arguments)
+    judged = [engine for engine in MATRIX if engine.key in (chosen.engine or keys)]
+    if chosen.list:
+        print("\n".join(piece for engine in judged for piece in pieces(engine)))
+        return 0
+    if unknown := set(chosen.piece or ()) - {piece for engine in judged for piece in pieces(engine)}:
+        parser.error(f"no piece of the counts: {', '.join(sorted(unknown))}; --list prints them")
     not_run = []
     for what, make_ready in (("conformance", tools.make_ready), ("streaming client", streaming_client.make_ready)):
         try:
@@ -89,11 +120,10 @@ def main(arguments: Sequence[str]) -> int:
         except tools.ToolsMissingError as error:
             not_run.append(f"{what}: not run ({error})")
     outcomes = []
-    for engine in MATRIX:
-        for part in PARTS:
-            if engine.key in (chosen.engine or keys) and part in (chosen.part or PARTS):
-                print(f"== engine {engine.key}: {part}", flush=True)
-                outcomes.append(run(engine, part, chosen.pytest))
+    for engine in judged:
+        for part in ("counts",) if chosen.piece else chosen.part or PARTS:
+            print(f"== engine {engine.key}: {part}", flush=True)
+            outcomes += run(engine, part, chosen.pytest, chosen.piece or ())
     soak_page.main()
     total = sum((outcome.counts for outcome in outcomes), Counter())
     print("\n".join(["", *map(str, outcomes), *not_run]))

@@ -6,8 +6,10 @@ without a result there keeps its former) and writes the page; a test compares th
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,11 +25,12 @@ HEAD = """\
 # Soak
 
 `make soak` is run before an issue is closed, on all engines of the matrix: the project's own tests with their full
-counts of rounds, kills and cancels (`counts`), and Kubernetes' critest in three orders (`seed-1` to `seed-3`), with
-exec, attach and port-forward over WebSocket instead of SPDY (`websocket`), and twice at once against one server
-(`two-at-once`). A spec that does not pass is expected only where `tests/conformance/expected.toml` gives the reason, a
-listed one that passes is unexpected, too; nothing is tried again. A part of it:
-`tests/env/run.sh soak --engine 28 --part critest -- -k websocket`.
+counts of rounds, kills and cancels (`counts`, in so many pieces), and Kubernetes' critest in three orders (`seed-1` to
+`seed-3`), with exec, attach and port-forward over WebSocket instead of SPDY (`websocket`), and twice at once against
+one server (`two-at-once`). A spec that does not pass is expected only where `tests/conformance/expected.toml` gives the
+reason, a listed one that passes is unexpected, too; nothing is tried again. A part of it:
+`tests/env/run.sh soak --engine 28 --part critest -- -k websocket`, or a piece of the counts: `--piece tests/usecase`
+(`--list` names all).
 
 | engine | what | passed | failed | skipped | unexpected | commit | seeds | minutes |
 | --- | --- | ---: | ---: | ---: | ---: | --- | --- | ---: |
@@ -45,7 +48,7 @@ benchmarks (they remove the same images), and three that take a fixed port of th
 def page(found: Sequence[Found]) -> str:
     """The whole page in Markdown."""
     parts = [HEAD]
-    for one in found:
+    for one in _rows(found):
         states = one.states
         failed = f"{states.get('failed', 0)} | {states.get('skipped', 0) + states.get('xfailed', 0)}"
         parts.append(
@@ -63,6 +66,26 @@ def page(found: Sequence[Found]) -> str:
     if not any(one.wrong for one in found):
         parts.append("\nNothing.\n")
     return "".join(parts)
+
+
+def _rows(found: Sequence[Found]) -> list[Found]:
+    """What is shown: the pieces of an engine's counts that were run on one commit are one line."""
+    rows: dict[tuple[str, str], Found] = {}
+    pieces: Counter[tuple[str, str]] = Counter()
+    for one in found:
+        counted = one.name.startswith(f"{rounds.COUNTS} ")
+        key = (one.engine.key, one.crishim if counted else one.name)
+        pieces[key] += counted
+        if counted and key in rows:
+            states = dict(Counter(rows[key].states) + Counter(one.states))
+            wrong, seconds = [*rows[key].wrong, *one.wrong], rows[key].seconds + one.seconds
+            rows[key] = dataclasses.replace(rows[key], states=states, wrong=wrong, seconds=seconds)
+        else:
+            rows[key] = one
+    return [
+        dataclasses.replace(one, name=f"{rounds.COUNTS} ({pieces[key]})") if pieces[key] else one
+        for key, one in rows.items()
+    ]
 
 
 def load_data(file: Path = DATA) -> list[Found]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections import Counter
 from pathlib import Path
@@ -15,6 +16,7 @@ from tests.conformance.critest import Spec
 from tests.conformance.engines import MatrixEngine
 from tests.conformance.matrix import Outcome
 from tests.conformance.results import EngineIdentity
+from tests.env.cache import ROOT
 from tests.streaming_client import build as streaming_client
 
 ENGINE = EngineIdentity("28", "28.5.2", "1.51")
@@ -100,14 +102,27 @@ def test_counts_are_kept_with_what_failed(tmp_path: Path, monkeypatch: pytest.Mo
         "<testcase classname='t' name='b'><failure message='one&#10;two'/></testcase></testsuite></testsuites>"
     )
     outcome = Outcome("soak", Counter(passed=1, failed=1), 61.0, "ended after 1 s")
-    soak.keep_counts(MatrixEngine("28", "sid"), "0123456789ab", outcome, report)
-    found = rounds.Found(
-        ENGINE, "counts", "0123456789ab", [], 61.0, {"passed": 1, "failed": 1}, ["t.b: one", "ended after 1 s"]
-    )
-    assert rounds.load_all() == [found]
-    text = soak_page.page([found])
-    assert "| Docker 28.5.2 | counts | 1 | 1 | 0 | 2 | `0123456789ab` |  | 1.0 |" in text
+    for piece in ("tests/a", "tests/b/c.py"):
+        soak.keep_counts(MatrixEngine("28", "sid"), piece, "0123456789ab", outcome, report)
+    states, wrong = {"passed": 1, "failed": 1}, ["t.b: one", "ended after 1 s"]
+    first = rounds.Found(ENGINE, "counts tests/a", "0123456789ab", [], 61.0, states, wrong)
+    found = [first, dataclasses.replace(first, name="counts tests/b/c.py")]
+    assert rounds.load_all() == found
+    text = soak_page.page([*found, dataclasses.replace(first, name="counts tests/d", crishim="ba9876543210")])
+    assert "| Docker 28.5.2 | counts (2) | 2 | 2 | 0 | 4 | `0123456789ab` |  | 2.0 |" in text
+    assert "| Docker 28.5.2 | counts (1) | 1 | 1 | 0 | 2 | `ba9876543210` |  | 1.0 |" in text
     assert "- t.b: one\n" in text
+
+
+def test_each_test_is_in_one_piece_of_the_counts() -> None:
+    pieces = soak.pieces(MatrixEngine("system", None))
+    for file in (ROOT / "tests").rglob("test_*.py"):
+        path = str(file.relative_to(ROOT))
+        holding = [piece for piece in pieces if path == piece or path.startswith(f"{piece}/")]
+        assert len(holding) == (0 if path.startswith("tests/vm/") else 1), path
+    others = soak.pieces(MatrixEngine("28", "sid"))
+    assert set(others) < set(pieces)
+    assert {piece.split("/")[1] for piece in others} == {"contract", "component", "integration"}
 
 
 @pytest.mark.parametrize(
@@ -122,7 +137,7 @@ def test_a_soak_without_a_program_says_so_and_fails(
 
     for each in (tools, streaming_client):
         monkeypatch.setattr(each, "make_ready", missing if each is module else lambda: None)
-    monkeypatch.setattr(soak, "run", lambda engine, part, arguments: Outcome(engine.key, Counter(passed=1)))
+    monkeypatch.setattr(soak, "run", lambda engine, *_: [Outcome(engine.key, Counter(passed=1))])
     monkeypatch.setattr(soak_page, "main", lambda: None)
     assert soak.main(["--engine", "28", "--part", "counts"]) == bool(module)
     told = capsys.readouterr().out

@@ -65,7 +65,7 @@ unpack() { # unpack PACKAGE WHY: its files below .cache/packages/PACKAGE, no mai
     [ ! -e "$target/.complete" ] || return 0
     have apt-get || die "no apt-get here to fetch $1 with ($2)"
     say "fetching $1 ($2)"
-    folder=$(mktemp -d)
+    folder=$(mktemp -d -t crishim-XXXXXXXX)
     rm -rf "$target"
     mkdir -p "$target"
     (cd "$folder" && { apt_get download "$1" || { apt_update; apt_get download "$1"; }; }) ||

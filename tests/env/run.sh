@@ -19,37 +19,45 @@ if [ "$(id -u)" = 0 ] && [ "$(stat -c %u .)" != 0 ]; then
 else
     run() { exec "$@"; } # signals reach it directly
 fi
+# What is done outside test worlds may leave nothing but the cache: where it does, that is named (CI=true: a failure).
+judged() { "$python" -m tests.env.machine -- "$@"; }
+set_up() { # set_up PART ...: .venv, then these parts of bootstrap.sh
+    bootstrap venv
+    judged tests/env/bootstrap.sh "$@"
+}
+# Where something cannot be built, the tests that want it, or the report, say that it is missing.
+build() { judged sh -c '"$@" || true' sh "$python" -m "$@"; }
 in_world() { run "$python" -m tests.env.world -- "$@"; }
 
 case $target in
     test)
         need_root
-        bootstrap packages engine venv
         if [ "${CI:-}" = true ]; then
-            bootstrap foreign
-            "$python" -m tests.reference_plugins.build || true # the tests that want them say that they are missing
+            set_up packages engine foreign
+            build tests.reference_plugins.build
+        else
+            set_up packages engine
         fi
-        "$python" -m tests.conformance.tools crictl || true # the tests that want it say that it is missing
-        "$python" -m tests.streaming_client.build || true # likewise
+        build tests.conformance.tools crictl
+        build tests.streaming_client.build
         in_world "$python" -m pytest "${@:2}"
         ;;
     soak)
         need_root
-        bootstrap packages engine matrix venv
-        [ "${CI:-}" != true ] || bootstrap foreign
-        "$python" -m tests.reference_plugins.build || true # the tests that want them say that they are missing
-        run "$python" -m tests.conformance.soak "${@:2}"
+        set_up packages engine matrix $([ "${CI:-}" != true ] || echo foreign)
+        build tests.reference_plugins.build
+        run "$python" -m tests.env.machine -- "$python" -m tests.conformance.soak "${@:2}"
         ;;
     matrix)
         need_root
-        bootstrap packages engine matrix venv
-        run "$python" -m tests.conformance.matrix "${@:2}"
+        set_up packages engine matrix
+        run "$python" -m tests.env.machine -- "$python" -m tests.conformance.matrix "${@:2}"
         ;;
     vm)
         need_root
         export CRISHIM_VM_SUITE=${SUITE:-${CRISHIM_VM_SUITE:-trixie}}
-        bootstrap packages vm venv
-        "$python" -m tests.vm "$CRISHIM_VM_SUITE"
+        set_up packages vm
+        judged "$python" -m tests.vm "$CRISHIM_VM_SUITE"
         # the session's limit; SIGINT, so that pytest still says what became of the tests
         in_world timeout --foreground --signal=INT --kill-after=60 "${CRISHIM_VM_LIMIT:-1500}" \
             "$python" -m pytest -o faulthandler_timeout=0 tests/vm "${@:2}"
@@ -61,10 +69,9 @@ case $target in
         ;;
     bench)
         need_root
-        bootstrap packages engine matrix venv
-        # The report says which figures are missing.
-        "$python" -m tests.conformance.tools critest crictl || true
-        "$python" -m tests.streaming_client.build || true
+        set_up packages engine matrix
+        build tests.conformance.tools critest crictl
+        build tests.streaming_client.build
         in_world "$python" -m tests.bench "${@:2}"
         ;;
     bench-compare)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -187,6 +188,31 @@ def test_the_machines_images_are_named(engine: TestEngine, monkeypatch: pytest.M
     lines = machine.left(before, MARK, patience=0)
     EngineApi(engine.socket).call("DELETE", f"/images/{made}")
     assert lines == [f"images: {made} left.test/behind:1"]
+
+
+@pytest.mark.parametrize(("ci", "code", "status"), [("true", 0, 1), ("true", 7, 7), ("", 0, 0)])
+def test_what_a_command_leaves_is_named(
+    ci: str, code: int, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Not what it installs: the file that a package owns, a daemon's excepted, is asked for."""
+    home, programs = tmp_path / "home", tmp_path / "bin"
+    home.mkdir()
+    programs.mkdir()
+    (programs / "dpkg-query").write_text("#!/bin/sh\ncase $2 in */installed) ;; *) exit 1 ;; esac\n")
+    (programs / "dpkg-query").chmod(0o755)
+    monkeypatch.setattr(machine, "ROOT", tmp_path / "checkout")
+    monkeypatch.setattr(machine, "PATIENCE", 0.3)
+    monkeypatch.setenv("PATH", str(programs), prepend=":")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("CI", ci)
+    script = f"touch ~/installed ~/forgotten; sleep 4717 & exit {code}"
+    assert machine.main(["--", "sh", "-c", script]) == status
+    first, *lines = capfd.readouterr().err.splitlines()
+    assert first == "left on the machine meanwhile:"
+    [process] = [line for line in lines if line.startswith("  processes: ")]
+    os.kill(int(process.split()[1]), signal.SIGKILL)
+    assert process.endswith(" sleep 4717")
+    assert [line for line in lines if line.startswith("  files: ")] == [f"  files: {home}/forgotten"]
 
 
 def test_rules_that_cannot_be_listed_do_not_pass_for_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import sys
 from crishim.testing.checkpoint_contract.place import Place, by_id
 from crishim.testing.checkpoint_contract.records import make_id, revision_of
 
-KILLS = 200 if os.environ.get("CRISHIM_SOAK") == "1" else 20
+KILLS = 200 if os.environ.get("CRISHIM_SOAK") == "1" else 10
 """How often a writer is killed."""
 _PATIENCE = 60.0
 SANDBOXES = tuple(f"pod-{number}" for number in range(6))

@@ -130,7 +130,7 @@ async def test_no_token_is_logged(server: StreamingServer, caplog: pytest.LogCap
     caplog.set_level(logging.DEBUG)
     url = server.exec(Process(says(b"")))
     token = urlsplit(url).path.split("/")[2]
-    for head in ("", "\0", SPDY + "Content-Length: 4\r\n", SPDY, SPDY):
+    for head in ("", "\0\r\n", SPDY + "Content-Length: 4\r\n", SPDY, SPDY):
         assert token.encode() not in await ask(url, head)
     await until(lambda: "exec of container c0ffee ended" in caplog.text)
     assert "404" in caplog.text

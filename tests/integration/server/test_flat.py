@@ -29,7 +29,7 @@ async def test_flat(new_server: Callable[..., CrishimServer], engine: TestEngine
     async with AsyncCRIClient(server.endpoint) as client:
         await cycles(server, client, scaled(WARM))
         before = server.resident()
-        await cycles(server, client, max(40, scaled(scaled(2000))))
+        await cycles(server, client, max(20, scaled(scaled(2000))))
         growth = server.resident() - before
     print(f"resident {before >> 10} KiB, grown by {growth >> 10} KiB")
     assert growth < GROWTH

@@ -113,3 +113,43 @@ def test_a_docker_host_elsewhere_is_refused_only_if_it_counts() -> None:
 
 def test_variables_of_the_projects_own_tests_are_no_settings() -> None:
     assert load({}, {"CRISHIM_SOAK": "1", "CRISHIM_TEST_WORLD": "/x"}).settings == Settings()
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ({"metrics_address": "0.0.0.0:9000"}, "flag --metrics-address: '0.0.0.0:9000' is not allowed: it can be"),
+        ({"streaming_address": "[2001:db8::1]:0"}, "flag --streaming-address: '[2001:db8::1]:0' is not allowed: it"),
+        ({"streaming_key": "/k"}, "flag --streaming-key: '/k' is not allowed: TLS needs a certificate and its key"),
+        ({"streaming_certificate": "/c"}, "flag --streaming-certificate: '/c' is not allowed: TLS needs a"),
+        ({"streaming_client_ca": "/a"}, "flag --streaming-client-ca: '/a' is not allowed: TLS needs a"),
+        ({"engine": "simulated:", "network": "embedded"}, "flag --network: 'embedded' is not allowed: it needs a real"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(flags: dict[str, str], told: str) -> None:
+    (problem,) = problems(flags, {})
+    assert problem.startswith(told)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"metrics_address": "0.0.0.0:9000", "metrics_insecure": "true"},
+        {"metrics_address": "[::1]:0"},
+        {"streaming_address": "192.0.2.1:0", "streaming_certificate": "/c", "streaming_key": "/k"},
+        {"streaming_address": "192.0.2.1:0", "streaming_insecure": "true"},
+        {"engine": "simulated:", "network": "none"},
+    ],
+    ids=str,
+)
+def test_doors_that_are_opened_by_name_are_open(flags: dict[str, str]) -> None:
+    assert load(flags, {}).origins.keys() == flags.keys()
+
+
+def test_contradictions_are_told_with_where_they_come_from(file: Path) -> None:
+    file.write_text('metrics_address = "0.0.0.0:9000"')
+    environ = {"CRISHIM_STREAMING_ADDRESS": "192.0.2.1:0"}
+    assert [problem.partition(" is not")[0] for problem in problems({}, environ, file)] == [
+        f"file {file}: metrics_address: '0.0.0.0:9000'",
+        "environment CRISHIM_STREAMING_ADDRESS: '192.0.2.1:0'",
+    ]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator, Callable, Mapping
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,14 @@ def one_archive(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 _make_archive = functools.cache(make_archive)
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """In memory: these tests make and remove files by the ten thousand, and none is about a disk."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(prefix="crishim-", dir=memory if memory.is_dir() else None) as name:
+        yield Path(name)
 
 
 @pytest.fixture
