@@ -179,6 +179,8 @@ class Node:
         self._host = host.detect(facts.daemon_pid, twins=facts.twins, desk=self._desk)
         if self._host.remark:
             log.info(self._host.remark)
+        if self._host.twins:
+            log.info("the front stands before the runtimes %s", ", ".join(sorted(self._host.twins)))
         first = not self._link.loaded
         self._reading = True
         try:
