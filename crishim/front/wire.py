@@ -15,9 +15,16 @@ there instead. `words` are UTF-8, for people: the engine passes them on.
 empty for nearly all. It consists of tokens, each ended by a NUL byte: a step's name and its arguments. A front that
 does not know a step fails. The steps:
 
-    userns PATH              the user namespace (a pin of it) whose mapping all that follows use
-    layer SOURCE TARGET      a clone of what is at the folder SOURCE, with shifted owners, mounted at TARGET
-    overlay OPTIONS TARGET   an overlay, with the options as mount(2) takes them, mounted at TARGET
+    tmpfs TARGET             an empty file system at the folder TARGET, for the mount points of what follows
+    folder PATH              makes a folder
+    file PATH                makes an empty file
+    userns PATH              opens a user namespace (its pin), whose mapping the steps behind it use
+    layer SOURCE TARGET      shows the folder SOURCE at TARGET, with shifted owners, without what is mounted below
+    tree SOURCE TARGET       shows file or folder SOURCE with all that is mounted below it, which must be shiftable, too
+    overlay OPTIONS TARGET   mounts an overlay at TARGET, with the options as mount(2) takes them (at most 4095 bytes)
+
+Its mounts receive what is mounted on the machine later, and nothing of them is seen outside; they end with the
+container.
 
 Limits: the front gives up 5 s after it began, and refuses an answer above `LARGEST`.
 """
