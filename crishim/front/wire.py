@@ -3,28 +3,13 @@
 All integers are unsigned, 32 bit, big endian. A *part* is a length and as many bytes.
 
     question   "CRF1"  part verb  part id  part bundle  part config
-    answer     "OK\\0\\0"  part config  part steps
+    answer     "OK\\0\\0"  part config
                "NO\\0\\0"  part words
 
 `verb` is `create` (of OCI's create, and of run and restore, which make a container, too) or `exec`; `id` the
 container's, as the engine calls it; `bundle` the folder of the bundle (empty for exec). `config` is the JSON of the
 bundle's config.json, or for exec that of the process (runtime-spec config.md, "Process"); in the answer, what is to be
 there instead. `words` are UTF-8, for people: the engine passes them on.
-
-`steps` is a little program that the front carries out, in a mount namespace of its own, before it becomes the runtime;
-empty for nearly all. It consists of tokens, each ended by a NUL byte: a step's name and its arguments. A front that
-does not know a step fails. The steps:
-
-    tmpfs TARGET             an empty file system at the folder TARGET, for the mount points of what follows
-    folder PATH              makes a folder
-    file PATH                makes an empty file
-    userns PATH              opens a user namespace (its pin), whose mapping the steps behind it use
-    layer SOURCE TARGET      shows the folder SOURCE at TARGET, with shifted owners, without what is mounted below
-    tree SOURCE TARGET       shows file or folder SOURCE with all that is mounted below it, which must be shiftable, too
-    overlay OPTIONS TARGET   mounts an overlay at TARGET, with the options as mount(2) takes them (at most 4095 bytes)
-
-Its mounts receive what is mounted on the machine later, and nothing of them is seen outside; they end with the
-container.
 
 Limits: the front gives up 5 s after it began, and refuses an answer above `LARGEST`.
 """
@@ -33,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 MAGIC = b"CRF1"
@@ -62,10 +46,9 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What it is told: the configuration that is to take the place of the engine's, and steps (see above)."""
+    """What it is told: the configuration that is to take the place of the engine's."""
 
     config: bytes
-    steps: tuple[str, ...] = ()
 
 
 def encode_question(question: Question) -> bytes:
@@ -75,8 +58,8 @@ def encode_question(question: Question) -> bytes:
 
 
 def encode_answer(answer: Answer) -> bytes:
-    """The bytes of an answer. Raises ValueError for a step with a NUL byte, and for a part that is too long."""
-    return OK + _part(answer.config) + _part(_steps(answer.steps))
+    """The bytes of an answer. Raises ValueError for a configuration that is too long."""
+    return OK + _part(answer.config)
 
 
 def encode_refusal(words: str) -> bytes:
@@ -109,9 +92,3 @@ def _part(content: bytes) -> bytes:
     if len(content) > LARGEST:
         raise ValueError(f"{len(content)} bytes are more than the front takes")
     return _LENGTH.pack(len(content)) + content
-
-
-def _steps(tokens: Sequence[str]) -> bytes:
-    if any("\0" in token for token in tokens):
-        raise ValueError("a step cannot contain a NUL byte")
-    return b"".join(token.encode(errors="surrogateescape") + b"\0" for token in tokens)

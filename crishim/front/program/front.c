@@ -20,7 +20,7 @@ typedef unsigned long u64;
 #if defined(__x86_64__)
 enum { NR_read = 0, NR_write = 1, NR_close = 3, NR_lseek = 8, NR_mmap = 9, NR_socket = 41, NR_connect = 42, NR_sendto = 44,
        NR_execve = 59, NR_clock_gettime = 228, NR_exit_group = 231, NR_openat = 257, NR_unlinkat = 263, NR_renameat = 264,
-       NR_readlinkat = 267, NR_faccessat = 269, NR_ppoll = 271, NR_mount = 165, NR_mkdirat = 258, NR_unshare = 272 };
+       NR_readlinkat = 267, NR_faccessat = 269, NR_ppoll = 271 };
 enum { O_NOFOLLOW = 0400000 };
 static long call(long number, long a, long b, long c, long d, long e, long f) {
     register long r10 __asm__("r10") = d;
@@ -37,7 +37,7 @@ __asm__(".globl _start\n_start:\n\txor %ebp, %ebp\n\tmov %rsp, %rdi\n\tand $-16,
 #elif defined(__aarch64__)
 enum { NR_read = 63, NR_write = 64, NR_close = 57, NR_lseek = 62, NR_mmap = 222, NR_socket = 198, NR_connect = 203,
        NR_sendto = 206, NR_execve = 221, NR_clock_gettime = 113, NR_exit_group = 94, NR_openat = 56, NR_unlinkat = 35,
-       NR_renameat = 38, NR_readlinkat = 78, NR_faccessat = 48, NR_ppoll = 73, NR_mount = 40, NR_mkdirat = 34, NR_unshare = 97 };
+       NR_renameat = 38, NR_readlinkat = 78, NR_faccessat = 48, NR_ppoll = 73 };
 enum { O_NOFOLLOW = 0100000 };
 static long call(long number, long a, long b, long c, long d, long e, long f) {
     register long x8 __asm__("x8") = number;
@@ -55,8 +55,6 @@ __asm__(".globl _start\n_start:\n\tmov x29, #0\n\tmov x30, #0\n\tmov x0, sp\n\tb
 #error "a front for this machine is not written yet"
 #endif
 
-enum { NR_open_tree = 428, NR_move_mount = 429, NR_mount_setattr = 442 };
-
 #define L(x) ((long)(x))
 #define SYS3(n, a, b, c) call(NR_##n, L(a), L(b), L(c), 0, 0, 0)
 #define SYS4(n, a, b, c, d) call(NR_##n, L(a), L(b), L(c), L(d), 0, 0)
@@ -67,11 +65,6 @@ enum { AF_UNIX = 1, SOCK_STREAM = 1, SOCK_NONBLOCK = 04000, SOCK_CLOEXEC = 02000
 enum { POLLIN = 1, POLLOUT = 4, CLOCK_REALTIME = 0, CLOCK_MONOTONIC = 1, SEEK_SET = 0, SEEK_END = 2 };
 enum { PROT_READ = 1, PROT_WRITE = 2, MAP_PRIVATE = 2, MAP_ANONYMOUS = 0x20 };
 
-enum { CLONE_NEWNS = 0x20000, MS_NOSUID = 2, MS_NODEV = 4, MS_REC = 0x4000, MS_SLAVE = 1 << 19 };
-enum { OPEN_TREE_CLONE = 1, AT_EMPTY_PATH = 0x1000, AT_RECURSIVE = 0x8000, MOVE_MOUNT_F_EMPTY_PATH = 4 };
-enum { MOUNT_ATTR_IDMAP = 0x100000 };
-
-struct mount_attr { u64 set, clear, propagation, userns; };
 struct timespec { long seconds, nanoseconds; };
 struct pollfd { int fd; short events, revents; };
 struct sockaddr_un { unsigned short family; char path[108]; };
@@ -323,71 +316,6 @@ static void connect_to(const char *path) {
     }
 }
 
-/* ------------------------------------------------------------ steps: see crishim/front/wire.py */
-
-static char *next_token(char **at, char *end) {
-    char *token = *at;
-    while (*at < end && **at) ++*at;
-    if (*at == end) fail("a step of crishim's answer has no end", 0, 0);
-    ++*at;
-    return token;
-}
-
-/* What is at `source`, with owners as the user namespace sees them, at `target`; with `flags` what is mounted below, too. */
-static void shift(long userns, const char *source, const char *target, long flags) {
-    struct mount_attr shifted = {MOUNT_ATTR_IDMAP, 0, 0, (u64)userns};
-    if (userns < 0) fail("a step comes before the user namespace it needs: ", source, 0);
-    long tree = SYS3(open_tree, AT_FDCWD, source, OPEN_TREE_CLONE | O_CLOEXEC | flags);
-    if (tree < 0) fail("cannot take the files at ", source, tree);
-    long done = call(NR_mount_setattr, tree, L(""), AT_EMPTY_PATH | flags, L(&shifted), sizeof shifted, 0);
-    if (done < 0) fail("kernel or file system cannot shift the owners of ", source, done);
-    done = call(NR_move_mount, tree, L(""), AT_FDCWD, L(target), MOVE_MOUNT_F_EMPTY_PATH, 0);
-    if (done < 0) fail("cannot mount at ", target, done);
-    SYS3(close, tree, 0, 0);
-}
-
-static __attribute__((noreturn)) void fail_step(const char *step, const char *about, long error) {
-    static char what[64];
-    struct text text = {what, what + sizeof what - 1, 0};
-    put(&text, "step "), put(&text, step), put(&text, " of ");
-    *text.at = 0;
-    fail(what, about, error);
-}
-
-static void take_steps(char *at, u64 size) {
-    char *end = at + size;
-    long userns = -1, done = SYS3(unshare, CLONE_NEWNS, 0, 0);
-    /* What is mounted on the machine later still arrives here; what is mounted here leaves with the container. */
-    if (!done) done = call(NR_mount, 0, L("/"), 0, MS_REC | MS_SLAVE, 0, 0);
-    if (done < 0) fail("cannot have mounts of its own", 0, done);
-    while (at < end) {
-        char *step = next_token(&at, end), *first = next_token(&at, end);
-        if (same(step, "userns")) {
-            userns = done = SYS4(openat, AT_FDCWD, first, O_RDONLY | O_CLOEXEC, 0);
-        } else if (same(step, "tmpfs")) {
-            done = call(NR_mount, L("tmpfs"), L(first), L("tmpfs"), MS_NOSUID | MS_NODEV, L("mode=0711,size=1m"), 0);
-        } else if (same(step, "folder")) {
-            done = SYS3(mkdirat, AT_FDCWD, first, 0755);
-        } else if (same(step, "file")) {
-            done = SYS4(openat, AT_FDCWD, first, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-            if (done >= 0) SYS3(close, done, 0, 0);
-        } else if (same(step, "layer")) {
-            shift(userns, first, next_token(&at, end), 0);
-        } else if (same(step, "tree")) {
-            shift(userns, first, next_token(&at, end), AT_RECURSIVE);
-        } else if (same(step, "overlay")) {
-            char *target = next_token(&at, end);
-            done = call(NR_mount, L("overlay"), L(target), L("overlay"), 0, L(first), 0);
-            first = target;
-        } else {
-            fail("crishim's answer has a step that this front does not know (run crishim install-runtime): ", step, 0);
-        }
-        if (done < 0) fail_step(step, first, done);
-    }
-}
-
-/* ------------------------------------------------------------ the question */
-
 /* Put what crishim answers in the place of `file`. */
 static void ask(const char *socket, const char *verb, const char *id, const char *bundle, const char *file) {
     u64 size;
@@ -407,12 +335,8 @@ static void ask(const char *socket, const char *verb, const char *id, const char
     char *answer = mapping(length);
     receive(answer, length);
     if (!length) fail("crishim's answer is empty", 0, 0);
-    u64 size_of_steps = receive_length(LARGEST);
-    char *steps = mapping(size_of_steps);
-    receive(steps, size_of_steps);
-    SYS3(close, desk, 0, 0);
-    if (size_of_steps) take_steps(steps, size_of_steps);
     replace_file(file, answer, length);
+    SYS3(close, desk, 0, 0);
 }
 
 /* ------------------------------------------------------------ how it was called */
