@@ -13,7 +13,6 @@ from crishim.errors import (
     CRIError,
     EngineConflict,
     EngineError,
-    EngineNotFound,
     SandboxNotReady,
 )
 from crishim.model import ContainerState
