@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from crishim.checkpoint.record import Carrier
-from crishim.engine.values import ContainerPhase, EngineContainer
+from crishim.engine.simulated.faults import Fail
+from crishim.engine.values import ContainerPhase, ContainerSpec, EngineContainer
 from crishim.errors import ContainerStartFailed, EngineConflict, EngineError, FrontFailed, InvalidArgument
 from crishim.front.twins import conf_path
 from crishim.model import (
@@ -94,10 +95,12 @@ async def test_a_strangers_container_under_the_objects_name(world: World) -> Non
     name = world.objects[pod].name.lstrip("/")
     await world.server.kill()
     await world.engine.remove(world.objects[pod].id)
-    spec = world.engine.calls  # what was asked so far is of no matter
-    assert spec is not None
+    stranger = await world.engine.create(name, ContainerSpec(image="busybox", labels={}))
     await world.start()
     assert world.state(pod) == "READY"
+    assert pod not in world.objects, "the name is not to be had"
+    await world.engine.remove(stranger)
+    await world.node.compare()
     assert world.objects[pod].name.lstrip("/") == name
 
 
@@ -118,7 +121,7 @@ async def test_ready_without_the_engine(world: World) -> None:
     world.engine.go_down()
     await world.start(connected=False)
     assert world.state(pod) == "READY"
-    world.engine.come_up()
+    world.engine.come_back()
     assert await world.rt.link.wait_connected(60)
 
 
@@ -139,7 +142,7 @@ async def test_a_start_whose_anchor_died_unheard(world: World) -> None:
     pod = await world.run()
     container = await world.create(pod)
     (anchor,) = anchors(world)
-    world.engine.drop_events()
+    world.engine.drop_events(9)
     await world.engine.kill(anchor.id, "SIGKILL")
     await world.start_container(container)
     assert world.state(container) == "RUNNING"
@@ -153,7 +156,7 @@ async def test_somebody_elses_container_is_no_anchor(world: World, tmp_path: Pat
     await other.start()
     try:
         assert other.rt.anchor.name != world.rt.anchor.name
-        foreign = await other.engine.create(other.rt.anchor.name, await _spec_of(other))
+        foreign = await other.engine.create(other.rt.anchor.name, ContainerSpec(image="busybox", labels={}))
         sandbox = await other.run()
         with pytest.raises(EngineConflict, match="is not the anchor of this server"):
             await other.create(sandbox)
@@ -162,12 +165,6 @@ async def test_somebody_elses_container_is_no_anchor(world: World, tmp_path: Pat
     finally:
         await other.close()
     assert anchors(world) == [anchor]
-
-
-async def _spec_of(world: World) -> object:
-    from crishim.engine.values import ContainerSpec
-
-    return ContainerSpec(image=await world.rt.images.ensure_sandbox_image(), labels={})
 
 
 async def test_a_container_that_is_elsewhere_is_killed(world: World) -> None:
@@ -211,7 +208,7 @@ async def test_processes_that_cannot_be_shared(world: World) -> None:
 
 
 async def test_a_failed_create_leaves_the_object_to_nobody(world: World) -> None:
-    world.engine.fail("create", EngineError("no"))
+    world.engine.script("create", Fail(EngineError("no")))
     with pytest.raises(EngineError):
         await world.run()
     assert world.states() == {}
