@@ -32,7 +32,7 @@ from tests.integration.server.pods import (
     pid_of,
     pod_linux,
 )
-from tests.integration.server.residue import LABEL, assert_nothing_left, assert_store_empty
+from tests.integration.server.residue import LABEL, assert_nothing_left, assert_store_empty, remove_anchors
 from tests.integration.server.serving import CALL, CrishimServer, code
 from tests.integration.server.waiting import until
 
@@ -79,8 +79,7 @@ def end(server: CrishimServer, engine: TestEngine) -> None:
     assert_nothing_left(server, engine.api)
     assert server.stop() == 0
     assert_store_empty(server)
-    for anchor in anchors(engine.api):
-        engine.api.call("DELETE", f"/containers/{anchor}", {"force": "1"})
+    remove_anchors(engine.api)
 
 
 def anchored_pod(server: CrishimServer, **changes: Any) -> Pod:
