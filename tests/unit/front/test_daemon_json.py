@@ -36,8 +36,8 @@ def entries(paths: dict[str, str]) -> dict[str, Any]:
         ),
         (
             '{\n    "runtimes": {\n        "kata": {"path": "k"}\n    },\n    "z": "é"\n}\n',
-            '{\n    "runtimes": {\n        "kata": {"path": "k"},\n        "r": {"path": "/r"}\n    },\n    "z": "é"\n}\n'
-            "",
+            '{\n    "runtimes": {\n        "kata": {"path": "k"},\n        "r": {"path": "/r"}\n    },\n'
+            '    "z": "é"\n}\n',
         ),
         ('{ "runtimes": { "a": {}, "b": {} } }', '{ "runtimes": { "a": {}, "b": {}, "r": {"path": "/r"} } }'),
         ('{\n  "runtimes": {}\n}', '{\n  "runtimes": {\n    "r": {"path": "/r"}\n  }\n}'),
