@@ -17,6 +17,7 @@ import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 from crishim import __version__, allocator, log
@@ -210,7 +211,8 @@ async def open_desk(settings: Settings, node: Node) -> Desk | None:
             "no runtime front can ask at %s: a socket's path may have %d bytes", settings.desk_path, PATH_LIMIT
         )
         return None
-    desk = Desk(settings.desk_path, Front(node.runtime.index, edit_of).answer)
+    edit = partial(edit_of, folder=node.runtime.namespaces.folder)
+    desk = Desk(settings.desk_path, Front(node.runtime.index, edit).answer)
     await desk.start()
     return desk
 
@@ -245,6 +247,7 @@ def runtime_settings(settings: Settings) -> RuntimeSettings:
         shm_size=settings.shm_size,
         pids_limit=settings.pids_limit,
         kill_wait=settings.kill_wait,
+        carrier=settings.carrier,
     )
 
 
@@ -295,7 +298,8 @@ def _real_backends(settings: Settings) -> tuple[Engine, PodNetwork, NetworkNames
         )
     except (Unimplemented, InvalidArgument) as error:
         raise StartFailed(f"cannot use --network {settings.network}: {error}") from error
-    return DockerEngine(settings.engine), network, KernelNamespaces(os.fspath(settings.netns_dir))
+    namespaces = KernelNamespaces(os.fspath(settings.netns_dir), os.fspath(settings.run_dir / "pods"))
+    return DockerEngine(settings.engine), network, namespaces
 
 
 class _StopRequests:

@@ -1,6 +1,6 @@
 """The values that a checkpoint store keeps. They never change in place: `dataclasses.replace` makes the next one.
 
-Times are nanoseconds since the epoch. Ids are full engine ids.
+Times are nanoseconds since the epoch. Ids are full engine ids, but for sandboxes that are anchored.
 """
 
 from __future__ import annotations
@@ -25,6 +25,15 @@ class Phase(enum.StrEnum):
     """Every step of RunPodSandbox was done, and nobody has asked to stop it."""
     STOPPED = "stopped"
     """Stop or a failure took it apart, or has begun to: READY never comes back."""
+
+
+class Carrier(enum.StrEnum):
+    """What holds a pod's namespaces."""
+
+    PAUSE = "pause"
+    """A process of the engine's that only sleeps; the sandbox's id is its container's."""
+    ANCHORED = "anchored"
+    """Pins of our own. The sandbox's id is ours; the engine's object of it is never started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,3 +101,6 @@ class SandboxRecord:
     """As last asked by UpdatePodSandboxResources; None: as in `config`."""
     resources: LinuxContainerResources | None = None
     """As last asked by UpdatePodSandboxResources, without `overhead`; None: as in `config`."""
+    carrier: Carrier = Carrier.PAUSE
+    object_id: str = ""
+    """The engine's id for the object of an anchored pod, which changes when it is made again; empty: not known."""

@@ -11,8 +11,11 @@ from pathlib import Path
 _GLOBAL_SCOPE = "00"
 
 
-def read_addresses(pid: int, proc: Path = Path("/proc")) -> tuple[str, ...]:
-    """IPv4, then IPv6 addresses with global scope; none if the process is gone or has only a loopback."""
+def read_addresses(pid: int | str, proc: Path = Path("/proc")) -> tuple[str, ...]:
+    """IPv4, then IPv6 addresses with global scope, of a process or `thread-self`.
+
+    None if the process is gone or has only a loopback.
+    """
     net = proc / str(pid) / "net"
     try:
         four = _parse_fib_trie((net / "fib_trie").read_text())

@@ -1,6 +1,6 @@
-"""The two mount calls and the questions about propagation that pinned namespaces need.
+"""The mount calls and the questions about propagation that pinned namespaces need.
 
-Python has no mount(2); both calls go through libc, release the GIL while they run, and raise OSError with the
+Python has no mount(2); the calls go through libc, release the GIL while they run, and raise OSError with the
 kernel's errno.  They may wait on the kernel's namespace lock: call them in a thread, not on the event loop.
 """
 
@@ -10,6 +10,7 @@ import ctypes
 import os
 from dataclasses import dataclass
 
+_MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 0x2, 0x4, 0x8
 MS_BIND = 0x1000
 MS_REC = 0x4000
 MS_PRIVATE = 1 << 18
@@ -25,6 +26,15 @@ _libc.umount2.argtypes = [ctypes.c_char_p, ctypes.c_int]
 def mount(source: str, target: str, flags: int) -> None:
     """Call mount(2) without file system type or data: a bind mount or a change of propagation.  Raises OSError."""
     if _libc.mount(os.fsencode(source), os.fsencode(target), None, flags, None) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), target)
+
+
+def mount_tmpfs(target: str, options: str) -> None:
+    """Mount a file system in memory that nothing is run from, as engines do it for /dev/shm.  Raises OSError."""
+    flags = _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
+    data = ctypes.c_char_p(options.encode())
+    if _libc.mount(b"shm", os.fsencode(target), b"tmpfs", flags, ctypes.cast(data, ctypes.c_void_p)) != 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code), target)
 

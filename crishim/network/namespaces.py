@@ -13,9 +13,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
 from crishim.errors import NetnsError, PortForwardFailed
-from crishim.network import netns
+from crishim.network import held, netns
 from crishim.network.addresses import read_addresses
 from crishim.network.dial import dial_loopback
+from crishim.network.held import Kind, Wanted
 
 
 class NetworkNamespaces(ABC):
@@ -43,8 +44,31 @@ class NetworkNamespaces(ABC):
         """
 
     @abstractmethod
+    async def make(self, sandbox_id: str, wanted: Wanted) -> None:
+        """Make namespaces and files of a sandbox that has no process, and hold them. Raises NetnsError; nothing is left
+        then. Not idempotent: of a sandbox's that are held already NetnsError is raised, too."""
+
+    @abstractmethod
+    async def holds(self, sandbox_id: str, kinds: frozenset[Kind]) -> bool:
+        """Whether all that `make` made is held. Raises NetnsError."""
+
+    @abstractmethod
+    def folder(self, sandbox_id: str) -> str:
+        """Where what `make` makes lies, but for the network namespace: files by their names, `ipc`, `uts` and `shm`.
+        Changes nothing."""
+
+    @abstractmethod
+    def strangers(self, sandbox_id: str, kinds: frozenset[Kind], pid: int) -> tuple[Kind, ...]:
+        """The kinds in which process `pid` does not live where a process of the sandbox's is to live; none for one that
+        has ended. Looks at a few files of procfs. Raises NetnsError."""
+
+    @abstractmethod
+    async def held_addresses(self, sandbox_id: str) -> tuple[str, ...]:
+        """The same as `addresses`, of the namespace that is held for the sandbox; none where none is."""
+
+    @abstractmethod
     async def unpin(self, sandbox_id: str) -> None:
-        """Let it go; one that is not held is no error. Raises NetnsError."""
+        """Let go all that is held of it; what is not held is no error. Raises NetnsError."""
 
     @abstractmethod
     def pinned(self, sandbox_id: str) -> bool:
@@ -82,10 +106,12 @@ class NetworkNamespaces(ABC):
 
 
 class KernelNamespaces(NetworkNamespaces):
-    """Pins in a folder (`/run/netns`), named `crishim-<sandbox id>`."""
+    """Pins in a folder (`/run/netns`), named `crishim-<sandbox id>`; what else `make` makes in a folder per sandbox."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, folders: str = "") -> None:
+        """`folders`: where the sandboxes' folders lie; empty: sandboxes always have a process."""
         self._directory = directory
+        self._folders = folders
 
     def __repr__(self) -> str:
         return f"KernelNamespaces({self._directory!r})"
@@ -108,15 +134,40 @@ class KernelNamespaces(NetworkNamespaces):
 
         return await netns.furnish(pid, self.path(sandbox_id), sandbox_id, sysctls, write)
 
+    async def make(self, sandbox_id: str, wanted: Wanted) -> None:
+        path, folder = self.path(sandbox_id), self.folder(sandbox_id)
+        await netns.in_thread(lambda: held.make_sync(path, folder, wanted), "make")
+
+    async def holds(self, sandbox_id: str, kinds: frozenset[Kind]) -> bool:
+        return await asyncio.to_thread(held.holds_sync, self.path(sandbox_id), self.folder(sandbox_id), kinds)
+
+    def folder(self, sandbox_id: str) -> str:
+        netns.pin_path(self._directory, sandbox_id)  # an id that is no file name is refused there
+        return os.path.join(self._folders, sandbox_id)
+
+    def strangers(self, sandbox_id: str, kinds: frozenset[Kind], pid: int) -> tuple[Kind, ...]:
+        return held.strangers_sync(pid, self.path(sandbox_id), self.folder(sandbox_id), kinds)
+
+    async def held_addresses(self, sandbox_id: str) -> tuple[str, ...]:
+        if not self.pinned(sandbox_id):
+            return ()
+        return await netns.in_netns(self.path(sandbox_id), lambda: read_addresses("thread-self"))
+
     async def unpin(self, sandbox_id: str) -> None:
-        await netns.unpin(self.path(sandbox_id))
+        path, folder = self.path(sandbox_id), self.folder(sandbox_id)
+        if self._folders:
+            await netns.in_thread(lambda: held.unmake_sync(path, folder), "unpin")
+        else:
+            await netns.unpin(path)
 
     def pinned(self, sandbox_id: str) -> bool:
         return netns.is_pinned(self.path(sandbox_id))
 
     async def pins(self) -> Sequence[str]:
         paths = await asyncio.to_thread(netns.list_pins, self._directory)
-        return [os.path.basename(path).removeprefix(netns.PREFIX) for path in paths]
+        ids = [os.path.basename(path).removeprefix(netns.PREFIX) for path in paths]
+        folders = await asyncio.to_thread(held.list_folders, self._folders) if self._folders else ()
+        return list(dict.fromkeys((*ids, *folders)))
 
     async def inhabited(self, sandbox_id: str) -> bool:
         return await asyncio.to_thread(netns.is_inhabited, self.path(sandbox_id))
@@ -154,6 +205,10 @@ class SimulatedNamespaces(NetworkNamespaces):
 
     def __init__(self) -> None:
         self.held: dict[str, int] = {}
+        """Sandbox to its process; 0: it has none."""
+        self.made: dict[str, Wanted] = {}
+        self.astray: dict[int, tuple[Kind, ...]] = {}
+        """What `strangers` answers, by process."""
         self.sysctls: dict[str, Mapping[str, str]] = {}
         self.resolv_conf: dict[str, str] = {}
         self.ips: dict[int, tuple[str, ...]] = {}
@@ -186,9 +241,32 @@ class SimulatedNamespaces(NetworkNamespaces):
         await self.prepare(sandbox_id, sysctls)
         return True
 
+    async def make(self, sandbox_id: str, wanted: Wanted) -> None:
+        await asyncio.sleep(0)
+        if sandbox_id in self.held:
+            raise NetnsError("the sandbox's namespaces are there already", sandbox=sandbox_id)
+        self.held[sandbox_id] = 0
+        self.made[sandbox_id] = wanted
+        self.sysctls[sandbox_id] = dict(wanted.sysctls)
+
+    async def holds(self, sandbox_id: str, kinds: frozenset[Kind]) -> bool:
+        await asyncio.sleep(0)
+        return sandbox_id in self.held and sandbox_id in self.made and kinds <= self.made[sandbox_id].kinds
+
+    def folder(self, sandbox_id: str) -> str:
+        return f"simulated:{sandbox_id}/folder"
+
+    def strangers(self, sandbox_id: str, kinds: frozenset[Kind], pid: int) -> tuple[Kind, ...]:
+        return self.astray.get(pid, ())
+
+    async def held_addresses(self, sandbox_id: str) -> tuple[str, ...]:
+        await asyncio.sleep(0)
+        return self.ips.get(self.held[sandbox_id], ()) if sandbox_id in self.held else ()
+
     async def unpin(self, sandbox_id: str) -> None:
         await asyncio.sleep(0)
         self.held.pop(sandbox_id, None)
+        self.made.pop(sandbox_id, None)
         self.sysctls.pop(sandbox_id, None)
 
     def pinned(self, sandbox_id: str) -> bool:

@@ -178,15 +178,7 @@ def unpin_sync(path: str) -> None:
     empty file alone.
     """
     try:
-        for _ in range(_STACKED_AT_MOST):
-            try:
-                mounts.detach(path)
-            except FileNotFoundError:
-                return
-            except OSError as error:
-                if error.errno == errno.EINVAL:  # no mount (any more)
-                    break
-                raise
+        take_off(path)
         status = os.lstat(path)
         if not stat.S_ISREG(status.st_mode) or status.st_size:
             raise NetnsError(f"{path} is neither a pin nor an empty file; it is left alone", path=path)
@@ -195,6 +187,17 @@ def unpin_sync(path: str) -> None:
         return
     except OSError as error:
         raise NetnsError(f"{path} cannot be unpinned: {error.strerror}", path=path) from error
+
+
+def take_off(path: str) -> None:
+    """Take all mounts off `path`, whoever stacked them; none is no error.  Raises OSError."""
+    for _ in range(_STACKED_AT_MOST):
+        try:
+            mounts.detach(path)
+        except OSError as error:
+            if error.errno == errno.EINVAL:  # no mount (any more)
+                return
+            raise
 
 
 def list_pins(directory: str, prefix: str = PREFIX) -> tuple[str, ...]:
@@ -322,8 +325,13 @@ def _settings_of(sysctls: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 def _enable_ipv6(path: str, then: Iterable[tuple[str, str]]) -> None:
-    _write_settings(path, [(name, "0") for name in _IPV6_SWITCHES if _is_set(name)])
-    _write_settings(path, then)
+    write_settings(path, ipv6_settings())
+    write_settings(path, then)
+
+
+def ipv6_settings() -> list[tuple[str, str]]:
+    """Settings that switch IPv6 on in the calling thread's namespace; none where it is on, or the kernel has none."""
+    return [(name, "0") for name in _IPV6_SWITCHES if _is_set(name)]
 
 
 def _is_set(name: str) -> bool:
@@ -334,7 +342,11 @@ def _is_set(name: str) -> bool:
         return False
 
 
-def _write_settings(path: str, settings: Iterable[tuple[str, str]]) -> None:
+def write_settings(path: str, settings: Iterable[tuple[str, str]]) -> None:
+    """Write settings (files below /proc/sys) of the calling thread's namespaces.  Raises NetnsError naming the setting.
+
+    `path` says in messages which namespace it is.
+    """
     for name, value in settings:
         try:
             descriptor = os.open(f"/proc/sys/{name}", os.O_WRONLY | os.O_CLOEXEC)
@@ -349,10 +361,18 @@ def _write_settings(path: str, settings: Iterable[tuple[str, str]]) -> None:
 
 
 def _sysctl_file(key: str) -> str:
-    """Return the file below /proc/sys of a net.* setting; raises NetnsError for any other name."""
+    name = sysctl_file(key)
+    if not name.startswith("net/"):
+        raise NetnsError(f"{key!r} is not a setting of a network namespace", setting=key)
+    return name
+
+
+def sysctl_file(key: str) -> str:
+    """Return the file below /proc/sys of a setting; raises NetnsError for what cannot be the name of one."""
     first = next((character for character in key if character in "./"), "")
     name = key if first == "/" else key.translate(str.maketrans("./", "/."))
     parts = name.split("/")
-    if parts[0] != "net" or len(parts) < 3 or any(part in ("", ".", "..") for part in parts) or "\0" in name:
+    shortest = 3 if parts[0] == "net" else 2
+    if len(parts) < shortest or any(part in ("", ".", "..") for part in parts) or "\0" in name:
         raise NetnsError(f"{key!r} is not a setting of a network namespace", setting=key)
     return name

@@ -28,6 +28,8 @@ def sandbox_info(runtime: Runtime, sandbox: Sandbox) -> dict[str, str]:
                 "sandboxID": sandbox.id,
                 "pid": sandbox.pid,
                 "phase": record.phase,
+                "carrier": record.carrier,
+                "engineID": sandbox.object_id,
                 "image": record.image_ref,
                 "netNsPath": record.netns_path,
                 "runtimeHandler": record.runtime_handler,

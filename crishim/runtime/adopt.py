@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from crishim.checkpoint.record import ContainerRecord, Phase, SandboxRecord
+from crishim.checkpoint.record import Carrier, ContainerRecord, Phase, SandboxRecord
 from crishim.engine.values import ContainerPhase, EngineContainer
 from crishim.model import (
     LinuxPodSandboxConfig,
@@ -55,6 +55,39 @@ def adopt_sandbox(
         started_at=live.started_at,
         network=None if host_network else Attached(backend="", ips=ips),
     )
+
+
+def adopt_anchored(
+    live: EngineContainer, sandbox_id: str, netns_path: str, ips: tuple[str, ...]
+) -> SandboxRecord | None:
+    """The same for one that is anchored, as far as its object tells; `settle_anchored` says how far its life came."""
+    config = labels.parse_sandbox_request(live.labels)
+    if config is None:
+        log.warning("container %s (%s) calls itself a pod sandbox but not of which pod", live.id[:13], live.name)
+        return None
+    host_network = live.network_mode == "host"
+    return SandboxRecord(
+        id=sandbox_id,
+        phase=Phase.CREATING,
+        config=config,
+        runtime_handler=live.labels.get(labels.HANDLER, ""),
+        created_at=live.created_at,
+        netns_path="" if host_network else netns_path,
+        image_ref=live.image_id,
+        network=None if host_network else Attached(backend="", ips=ips),
+        carrier=Carrier.ANCHORED,
+        object_id=live.id,
+    )
+
+
+def settle_anchored(record: SandboxRecord, *, held: bool, has_addresses: bool) -> SandboxRecord:
+    """How far the life of an adopted pod came.
+
+    A record comes before the namespaces, so that where these are held a record was lost, and the pod is READY if it was
+    attached; where they are not, it never came so far, or has ended with its host.
+    """
+    attached = record.network is None or bool(record.network.ips) or not has_addresses
+    return replace(record, phase=Phase.READY) if held and attached else record
 
 
 def lost_sandbox(container: EngineContainer, sandbox_id: str, netns_path: str) -> SandboxRecord | None:

@@ -25,6 +25,7 @@ from crishim.errors import (
     SandboxNotReady,
 )
 from crishim.model import ContainerConfig, LinuxContainerSecurityContext, Mount, NamespaceMode, PodSandboxConfig
+from crishim.runtime.anchored.carrier import need_twin
 from crishim.runtime.container_identity import settle_identity
 from crishim.runtime.container_remove import remove_known
 from crishim.runtime.core import Runtime
@@ -70,7 +71,13 @@ async def create_container(
         facts=rt.link.facts,
         host=rt.host(),
         settings=rt.settings,
+        anchor=rt.anchor.network_mode if sandbox.anchored else "",
     )
+    if sandbox.anchored:
+        plain = make_runtime(sandbox.record.runtime_handler, rt.link.facts)
+        spec = replace(spec, runtime=need_twin(plain, rt.host()))
+        if not sandbox.host_network:
+            await rt.anchor.ensure()
     if not (spec.entrypoint or spec.command or image.entrypoint or image.command):
         raise InvalidArgument("neither the request nor the image says what to run", field="config.command")
     second_name = f"{name}_{sandbox.id[:12]}"

@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 
 from crishim.aiokit.steps import step
+from crishim.engine.values import EngineContainer
 from crishim.errors import (
     ContainerNotFound,
     ContainerNotRunning,
     ContainerStartFailed,
     CRIError,
+    EngineConflict,
     EngineError,
+    EngineNotFound,
     SandboxNotReady,
 )
 from crishim.model import ContainerState
+from crishim.runtime.anchored.pod import kinds_of
+from crishim.runtime.anchored.upkeep import words_for
 from crishim.runtime.container_stop import kill
 from crishim.runtime.container_update import set_cgroup_files, set_oom_score
 from crishim.runtime.core import Runtime
@@ -52,7 +57,7 @@ async def start_container(rt: Runtime, container_id: str) -> None:
 
 async def _start(rt: Runtime, container: Container) -> None:
     with rt.watch.writing(container.id):
-        failure = await _ask_to_start(rt, container.id)
+        failure = await _ask_to_start(rt, container)
         try:
             live = await rt.watch.refresh(container.id)
         except CRIError as unseen:
@@ -67,6 +72,7 @@ async def _start(rt: Runtime, container: Container) -> None:
             raise ContainerStartFailed(str(failure), container=container.id) from failure
         raise failure
     try:
+        _check_namespaces(rt, container, live)
         if (score := container.record.oom_score_adj) is not None and live.pid:
             set_oom_score(live.pid, score)
         if container.record.resources is not None and live.pid:
@@ -77,13 +83,41 @@ async def _start(rt: Runtime, container: Container) -> None:
         raise
 
 
-async def _ask_to_start(rt: Runtime, container_id: str) -> CRIError | None:
-    try:
-        with step("engine start", engine=True):
-            await rt.link.engine.start(container_id)
-    except CRIError as error:
-        return error
-    return None
+async def _ask_to_start(rt: Runtime, container: Container) -> CRIError | None:
+    sandbox = rt.index.sandbox(container.sandbox_id)
+    needs_anchor = sandbox is not None and sandbox.anchored and not sandbox.host_network
+    for last in (not needs_anchor, True):
+        try:
+            if needs_anchor:
+                await rt.anchor.ensure()
+            with step("engine start", engine=True):
+                await rt.link.engine.start(container.id)
+        except (EngineConflict, EngineNotFound) as error:
+            if needs_anchor and not rt.anchor.is_of(container.live.network_mode):
+                return EngineConflict(
+                    "the anchor that it was created with was removed: a new container has the new one"
+                )
+            if last or isinstance(error, EngineNotFound):
+                return error
+            # The anchor does not run, and nobody has told us so.
+            rt.anchor.forget()
+        except CRIError as error:
+            return error
+        else:
+            return None
+    raise AssertionError("the second round returns")
+
+
+def _check_namespaces(rt: Runtime, container: Container, live: EngineContainer) -> None:
+    """Raise ContainerStartFailed for a container of an anchored pod that lives elsewhere.
+
+    One that has ended already was started by the front or, without it, in the anchor's empty namespaces.
+    """
+    sandbox = rt.index.sandbox(container.sandbox_id)
+    if sandbox is None or not sandbox.anchored or not live.pid:
+        return
+    if astray := rt.namespaces.strangers(sandbox.id, kinds_of(sandbox.record.config), live.pid):
+        raise ContainerStartFailed(f"it was killed: {words_for(astray)}", container=container.id)
 
 
 def _need_ready(rt: Runtime, container: Container) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from crishim.aiokit.background import Background
 from crishim.aiokit.locks import KeyedLocks
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from crishim.images.service import Images
     from crishim.network.api import PodNetwork
     from crishim.network.namespaces import NetworkNamespaces
+    from crishim.runtime.anchored.anchor import Anchor
     from crishim.runtime.engine_link import EngineLink
     from crishim.runtime.host import Host
     from crishim.runtime.logs import Logs
@@ -39,6 +40,8 @@ class RuntimeSettings:
     """Bytes of a pod's /dev/shm."""
     pids_limit: int = 0
     """Processes a container may have; 0: no limit of ours."""
+    carrier: Literal["auto", "pause", "anchored"] = "auto"
+    """What holds the namespaces of new pods (`runtime.carrier`)."""
     kill_wait: float = 10.0
     """Seconds a killed container may take to end before the call fails."""
 
@@ -54,6 +57,8 @@ class Runtime:
     network: PodNetwork
     namespaces: NetworkNamespaces
     images: Images
+    anchor: Anchor
+    """What containers of anchored pods name as their network."""
     watch: Watch
     logs: Logs
     host: Callable[[], Host]

@@ -6,6 +6,7 @@ Never decides by a message's text: who holds a name is found by looking at the h
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from crishim.aiokit.steps import step
 from crishim.engine.values import ContainerPhase, ContainerSpec
@@ -37,6 +38,22 @@ async def create_named(rt: Runtime, name: str, spec: ContainerSpec) -> str:
     raise AssertionError("the second round returns or raises")
 
 
+async def create_with_image(rt: Runtime, name: str, spec: ContainerSpec) -> tuple[str, str]:
+    """`create_named` from the sandbox image; should that be gone from the engine without our knowing, get it again.
+
+    Returns the ids of container and image.
+    """
+    for last in (False, True):
+        image = await rt.images.ensure_sandbox_image()
+        try:
+            with rt.images.hold(image):
+                return await create_named(rt, name, replace(spec, image=image)), image
+        except EngineNotFound:
+            if last or await rt.images.recheck(image) is not None:
+                raise
+    raise AssertionError("the second round returns or raises")
+
+
 async def remove_leftover(rt: Runtime, name: str, conflict: CRIError) -> None:
     """Remove what holds `name` in the engine if it is a leftover of ours. Raises NameReserved if it is not."""
     engine = rt.link.engine
@@ -45,7 +62,7 @@ async def remove_leftover(rt: Runtime, name: str, conflict: CRIError) -> None:
             holder = await engine.inspect(name)
     except EngineNotFound:
         return
-    known = rt.index.container(holder.id) or rt.index.sandbox(holder.id)
+    known = rt.index.container(holder.id) or rt.index.sandbox(labels.anchored_id(holder.labels) or holder.id)
     ours = labels.TYPE in holder.labels
     if known or not ours or holder.phase is ContainerPhase.RUNNING:
         raise NameReserved(f"the engine's name {name} is held by container {holder.id[:13]}") from conflict

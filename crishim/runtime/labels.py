@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from crishim.checkpoint.record import Carrier
 from crishim.model import ContainerConfig, ContainerMetadata, ImageSpec, PodSandboxConfig, PodSandboxMetadata
 from crishim.runtime.names import SANDBOX_CONTAINER, parse_name
 
@@ -25,10 +26,14 @@ LOG_PATH = "io.kubernetes.container.logpath"
 ANNOTATION = "annotation."
 CONFIG = "io.crishim.config"
 HANDLER = "io.crishim.runtime-handler"
+CARRIER = "io.crishim.carrier"
+"""On the objects of sandboxes that are anchored, whose own id is under `SANDBOX_ID`."""
+ANCHOR = "io.crishim.anchor"
+"""On a node's anchor: the folder of the server that it belongs to."""
 
 _POD_NAME, _POD_NAMESPACE, _POD_UID = ("io.kubernetes.pod." + k for k in ("name", "namespace", "uid"))
 _CONTAINER_NAME = "io.kubernetes.container.name"
-_OURS = frozenset((TYPE, SANDBOX_ID, LOG_PATH, CONFIG, HANDLER))
+_OURS = frozenset((TYPE, SANDBOX_ID, LOG_PATH, CONFIG, HANDLER, CARRIER))
 
 
 @functools.cache
@@ -58,6 +63,17 @@ def make_sandbox_labels(config: PodSandboxConfig, runtime_handler: str) -> dict[
         HANDLER: runtime_handler,
         CONFIG: _sandbox_config().dump_json(config, exclude_defaults=True).decode(),
     }
+
+
+def make_anchored_labels(sandbox_id: str) -> dict[str, str]:
+    """What the object of an anchored sandbox has beyond that."""
+    return {SANDBOX_ID: sandbox_id, CARRIER: Carrier.ANCHORED}
+
+
+def anchored_id(labels: Mapping[str, str]) -> str:
+    """The id of the anchored sandbox that these labels of a sandbox's object tell of; empty: of none."""
+    anchored = labels.get(TYPE) == SANDBOX and labels.get(CARRIER) == Carrier.ANCHORED
+    return labels.get(SANDBOX_ID, "") if anchored else ""
 
 
 def make_container_labels(config: ContainerConfig, sandbox_id: str, log_path: str) -> dict[str, str]:

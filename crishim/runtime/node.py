@@ -26,6 +26,8 @@ from crishim.logs.api import LogWriter
 from crishim.network.api import Attached, PodAttachment, PodNetwork
 from crishim.network.namespaces import NetworkNamespaces
 from crishim.runtime import host, labels
+from crishim.runtime.anchored.anchor import Anchor
+from crishim.runtime.anchored.upkeep import Upkeep
 from crishim.runtime.core import Runtime, RuntimeSettings
 from crishim.runtime.engine_link import COMPARE_EVERY, EngineLink
 from crishim.runtime.index import Change, Index
@@ -61,7 +63,8 @@ class Node:
         look_again_after: float = RETRY,
     ) -> None:
         """`log_folder`: where spools of logs lie that only the engine can read; None: such logs are not written.
-        `desk`: where fronts ask; None: nowhere, and then no runtime has a twin.
+        `desk`: where fronts ask, which also tells this server's anchor from others'; None: nowhere, and then no runtime
+        has a twin.
         `compare_every`: seconds between comparisons with the engine's list. `look_again_after`: seconds until an
         object is asked for again that the engine could not tell of."""
         self._engine = engine
@@ -90,6 +93,22 @@ class Node:
             on_compare=self.compare,
             compare_every=compare_every,
         )
+        self._reading = False
+        self._facts: EngineFacts | None = None
+        self._images = self._make_images()
+        self._anchor = Anchor(self._engine_now, self._images, lambda: self._facts, lambda: self._host, str(desk or ""))
+        self._upkeep = Upkeep(
+            engine=engine,
+            anchor=self._anchor,
+            index=self._index,
+            records=self._records,
+            namespaces=namespaces,
+            locks=self._locks,
+            images=self._images,
+            facts=lambda: self._facts,
+            host=lambda: self._host,
+            settings=self._settings,
+        )
         self._reconciler = Reconciler(
             engine=engine,
             store=store,
@@ -101,9 +120,8 @@ class Node:
             locks=self._locks,
             namespaces=namespaces,
             network=network,
+            upkeep=self._upkeep,
         )
-        self._reading = False
-        self._images = self._make_images()
         self._watching: asyncio.Task[None] | None = None
 
     def _make_images(self) -> Images:
@@ -115,18 +133,18 @@ class Node:
             facts = self._link.last_facts
             return facts.runtimes if facts else ()
 
-        def engine() -> Engine:
-            # While a new connection is being read, the link does not give the engine out yet.
-            return self._engine if self._reading else self._link.engine
-
         return Images(
-            engine,
+            self._engine_now,
             self._background,
             settings=self._image_settings,
             used_by=used_by,
             handlers=handlers,
             facts=lambda: self._link.last_facts,
         )
+
+    def _engine_now(self) -> Engine:
+        # While a new connection is being read, the link does not give the engine out yet.
+        return self._engine if self._reading else self._link.engine
 
     async def start(self) -> None:
         """Open the store, read it, prepare the network, and begin to connect to the engine.
@@ -144,6 +162,7 @@ class Node:
             network=self._network,
             namespaces=self._namespaces,
             images=self._images,
+            anchor=self._anchor,
             watch=self._watch,
             logs=self._logs,
             host=lambda: self._host,
@@ -182,6 +201,8 @@ class Node:
     def _on_event(self, event: EngineEvent) -> None:
         if event.kind == "container":
             self._watch.mark(event.id)
+            if (work := self._upkeep.begin(event)) is not None:
+                self._background.start(work(), name=f"upkeep after {event.action} of {event.id[:13]}")
         else:
             self._images.on_event(event)
 
@@ -191,6 +212,8 @@ class Node:
         if self._host.remark:
             log.info(self._host.remark)
         first = not self._link.loaded
+        self._facts = facts
+        self._anchor.forget()  # the engine may have been started again
         self._reading = True
         try:
             await self.compare()
@@ -225,6 +248,10 @@ class Node:
         try:
             listed = await self._engine.list_containers({labels.TYPE: ""})
             pins = await self._namespaces.pins()
+            objects = {s.object_id for s in self._index.sandboxes()}
+            if any(self._index.container(i) is None and i not in objects for i in listed):
+                # The id of an anchored pod is in the labels of what could not be read.
+                listed = [*listed, *pins]
             # Side by side: a plugin that hangs must not keep the server from being ready once per pin.
             await gather_all(
                 self._release(sandbox_id)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 
+from crishim.checkpoint.record import Carrier
 from crishim.engine.values import EngineFacts
 from crishim.model import CgroupDriver
+from crishim.runtime.anchored.carrier import missing_front
 from crishim.runtime.core import Runtime
 from crishim.runtime.host import Host
 from crishim.runtime.last_seen import LastSeen
@@ -80,6 +83,8 @@ def node_status(rt: Runtime) -> NodeStatus:
     runtime_ready = Condition("RuntimeReady", error is None)
     if error is not None:
         runtime_ready = Condition("RuntimeReady", False, "DockerDaemonNotReady", str(error))
+    elif facts is not None and rt.settings.carrier == "anchored" and not rt.host().twin_of(facts.default_runtime):
+        runtime_ready = Condition("RuntimeReady", False, "RuntimeFrontMissing", missing_front(facts.default_runtime))
     network_ready = Condition("NetworkReady", network.ready)
     if not network.ready:
         network_ready = Condition(
@@ -117,6 +122,7 @@ def _info(rt: Runtime, facts: EngineFacts | None) -> dict[str, object]:
     host = rt.host()
     info: dict[str, object] = {
         "network": {"backend": rt.network.name},
+        "carrier": _carrier(rt, facts),
         "host": {"oomScoreAdjFloor": host.oom_floor, "remarks": [host.remark] if host.remark else []},
         "logs": dict(rt.logs.state()),
         "index": {"sandboxes": len(list(rt.index.sandboxes())), "containers": len(list(rt.index.containers()))},
@@ -137,6 +143,18 @@ def _info(rt: Runtime, facts: EngineFacts | None) -> dict[str, object]:
             "remarks": ["default ulimits of the engine's daemon.json apply to all containers"],
         }
     return info
+
+
+def _carrier(rt: Runtime, facts: EngineFacts | None) -> dict[str, object]:
+    """What is set, what new pods get with each handler, and what those have that are listed."""
+    runtimes = facts.runtimes if facts else ()
+    anchored = {runtime for runtime in runtimes if rt.host().twin_of(runtime) and rt.settings.carrier != "pause"}
+    return {
+        "setting": rt.settings.carrier,
+        "handlers": {name: Carrier.ANCHORED if name in anchored else Carrier.PAUSE for name in runtimes},
+        "pods": dict(Counter(sandbox.record.carrier for sandbox in rt.index.sandboxes())),
+        "anchor": {"name": rt.anchor.name, "id": rt.anchor.id},
+    }
 
 
 def _seen(rt: Runtime) -> LastSeen:

@@ -3,7 +3,8 @@
 States are derived from these two, never stored:
 
     sandbox    READY     its record says READY, and the engine runs the very process whose namespaces are pinned
-                         (or has not told yet, since a start of crishim, what became of it)
+                         (or has not told yet, since a start of crishim, what became of it); of one that is
+                         anchored, its namespaces are held
                NOTREADY  everything else
     container  CREATED   the engine has it and it never started
                RUNNING   it runs (a paused one does, too)
@@ -16,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from crishim.checkpoint.record import ContainerRecord, Phase, SandboxRecord
+from crishim.checkpoint.record import Carrier, ContainerRecord, Phase, SandboxRecord
 from crishim.engine.values import ContainerPhase, EngineContainer
 from crishim.model import ContainerState, NamespaceMode, NamespaceOption, PodSandboxMetadata, PodSandboxState
 
@@ -27,9 +28,12 @@ class Sandbox:
 
     record: SandboxRecord
     live: EngineContainer | None
-    """None: the engine has no such container (it was removed behind our back, or its store was switched)."""
+    """None: the engine has no such container (it was removed behind our back, or its store was switched). Always None
+    for one that is anchored: nothing about it hangs on the engine's object."""
     seen: bool = True
     """Whether the engine has told of it since crishim started. Until then its record is the last known state."""
+    held: bool = True
+    """Whether the namespaces of one that is anchored were held when they were last looked at."""
     revision: int = 0
 
     @property
@@ -49,6 +53,16 @@ class Sandbox:
         return (context.namespace_options if context else None) or NamespaceOption()
 
     @property
+    def anchored(self) -> bool:
+        """Whether its namespaces are held by pins alone (`Carrier.ANCHORED`)."""
+        return self.record.carrier is Carrier.ANCHORED
+
+    @property
+    def object_id(self) -> str:
+        """The id that the engine knows it by; empty: none is known."""
+        return self.record.object_id if self.anchored else self.id
+
+    @property
     def host_network(self) -> bool:
         return self.namespaces.network is NamespaceMode.NODE
 
@@ -60,6 +74,8 @@ class Sandbox:
     def state(self) -> PodSandboxState:
         if self.record.phase is not Phase.READY:
             return PodSandboxState.SANDBOX_NOTREADY
+        if self.anchored:
+            return PodSandboxState.SANDBOX_READY if self.held else PodSandboxState.SANDBOX_NOTREADY
         if not self.seen:
             return PodSandboxState.SANDBOX_READY
         if self.live is None or not self.running:

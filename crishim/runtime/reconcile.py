@@ -12,14 +12,22 @@ from dataclasses import dataclass, replace
 
 from crishim.aiokit.locks import KeyedLocks
 from crishim.checkpoint.api import CheckpointStore
-from crishim.checkpoint.record import ContainerRecord
+from crishim.checkpoint.record import ContainerRecord, SandboxRecord
 from crishim.engine.api import Engine
 from crishim.engine.values import EngineContainer
 from crishim.errors import CRIError, EngineUnavailable
 from crishim.network.api import PodNetwork
 from crishim.network.namespaces import NetworkNamespaces
 from crishim.runtime import labels
-from crishim.runtime.adopt import adopt_container, adopt_sandbox, lost_sandbox, unseen_container
+from crishim.runtime.adopt import (
+    adopt_anchored,
+    adopt_container,
+    adopt_sandbox,
+    lost_sandbox,
+    settle_anchored,
+    unseen_container,
+)
+from crishim.runtime.anchored.upkeep import Upkeep, known_objects
 from crishim.runtime.container_user import read_user
 from crishim.runtime.index import Change, Index
 from crishim.runtime.logs import Logs
@@ -58,6 +66,7 @@ class Reconciler:
     locks: KeyedLocks
     namespaces: NetworkNamespaces
     network: PodNetwork
+    upkeep: Upkeep
 
     async def load_records(self) -> None:
         """Put what the store holds into the index; the engine's part follows with `compare`."""
@@ -68,12 +77,22 @@ class Reconciler:
             if record.config.metadata is None:
                 log.error("checkpoint %s does not tell whose it is; the engine's labels are asked", record.id[:13])
                 continue
-            self.index.put_sandbox(Sandbox(record=record, live=None, seen=False))
+            held = await self._holds(record)
+            self.index.put_sandbox(Sandbox(record=record, live=None, seen=False, held=held))
+
+    async def _holds(self, record: SandboxRecord) -> bool:
+        try:
+            return await self.upkeep.holds(record)
+        except CRIError as error:
+            log.warning("the namespaces of sandbox %s cannot be looked at: %s", record.id[:13], error)
+            return False
 
     async def compare(self) -> None:
         """Read all of the engine's containers that belong to pods. Raises EngineUnavailable, EngineTimeout."""
         with self.watch.reading(), self._touched() as touched:
-            known = {c.id for c in self.index.containers()} | {s.id for s in self.index.sandboxes()}
+            objects = known_objects(self.index.sandboxes())
+            known = {c.id for c in self.index.containers()} | objects.keys()
+            pods = {s.id: s.record.object_id for s in self.upkeep.anchored() if s.ready}
             recorded = {i for s in self.index.sandboxes() for i in s.record.containers}
             listed = set(await self.engine.list_containers({labels.TYPE: ""}))
             read = await inspect_all(self.engine, self.watch, listed | known)
@@ -87,7 +106,10 @@ class Reconciler:
                 await self.watch.vanished(container_id)
             self._take_unseen(listed & read.unanswered)
             await self._forget_lost_containers(recorded - listed)
+            having = await self.upkeep.note_objects(read.found)
         await self._pin_again()
+        lacking = {i for i, object_id in pods.items() if i not in having and object_id not in read.unanswered}
+        await self.upkeep.tend(lacking, self._alone)
         await self.logs.follow_all()
         await self.records.flush()
 
@@ -107,7 +129,8 @@ class Reconciler:
                 unsubscribe()
 
     def _settled(self, live: EngineContainer, touched: Touched) -> bool:
-        return bool(self.index.sandbox(live.id) or self.index.container(live.id)) or live in touched
+        sandbox_id = labels.anchored_id(live.labels) or live.id
+        return bool(self.index.sandbox(sandbox_id) or self.index.container(live.id)) or live in touched
 
     async def _alone(self, object_id: str, work: Awaitable[None]) -> None:
         """Whatever is wrong with one object stays with it, but for an engine that is away."""
@@ -123,12 +146,26 @@ class Reconciler:
     # --- objects without a record
 
     async def _adopt_sandbox(self, live: EngineContainer) -> None:
+        if sandbox_id := labels.anchored_id(live.labels):
+            await self._adopt_anchored(live, sandbox_id)
+            return
         path = self.namespaces.path(live.id)
         ips = await self.namespaces.addresses(live.pid) if live.pid and live.network_mode != "host" else ()
         record = adopt_sandbox(live, path, ips, has_addresses=self.network.name != "none")
         if record is not None:
             log.info("sandbox %s (%s) has no record: read from its labels", live.id[:13], live.name)
             self.records.add(Sandbox(record=record, live=live))
+
+    async def _adopt_anchored(self, live: EngineContainer, sandbox_id: str) -> None:
+        path = self.namespaces.path(sandbox_id)
+        ips = await self.namespaces.held_addresses(sandbox_id)
+        record = adopt_anchored(live, sandbox_id, path, ips)
+        if record is None:
+            return
+        held = await self._holds(record)
+        record = settle_anchored(record, held=held, has_addresses=self.network.name != "none")
+        log.info("sandbox %s (%s) has no record: read from its labels", sandbox_id[:13], live.name)
+        self.records.add(Sandbox(record=record, live=None, held=held))
 
     async def _adopt_container(self, live: EngineContainer, touched: Touched) -> None:
         sandbox = self._sandbox_of(live, touched)
@@ -195,7 +232,12 @@ class Reconciler:
         """A pin that was taken away under a running sandbox: without it the network could not be given back."""
         for sandbox in tuple(self.index.sandboxes()):
             # Where somebody holds the lock, the sandbox is being stopped.
-            if sandbox.ready and sandbox.seen and sandbox.record.netns_path and not self.locks.locked(sandbox.id):
+            if (
+                sandbox.live is not None
+                and sandbox.ready
+                and sandbox.record.netns_path
+                and not self.locks.locked(sandbox.id)
+            ):
                 await self._alone(sandbox.id, self._pin(sandbox.id))
 
     async def _pin(self, sandbox_id: str) -> None:

@@ -74,6 +74,16 @@ class Records:
         if sandbox_id in self._unsaved:
             await self._complete(self._save(sandbox_id), sandbox_id)
 
+    def note(self, sandbox_id: str, edit: Edit) -> None:
+        """Change a record in the index alone; it is written with its next change, or by `flush`.
+
+        A sandbox that has gone is no error.
+        """
+        sandbox = self._index.sandbox(sandbox_id)
+        if sandbox is not None:
+            self._index.put_sandbox(replace(sandbox, record=edit(sandbox.record)))
+            self._unsaved[sandbox_id] = None
+
     async def try_change(self, sandbox_id: str, edit: Edit) -> None:
         """Like `change`, for what must go on without the store: a failure is told in the log and made good later.
 

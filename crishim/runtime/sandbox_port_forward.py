@@ -50,9 +50,10 @@ class PreparedSandboxForward(PreparedForward):
         if self.ports and port not in self.ports:
             raise InvalidArgument(f"port {port} is not among those that were asked for", sandbox=self.sandbox_id)
         sandbox = _need_ready(self._rt.index.need_sandbox(self.sandbox_id))
-        # A pod on the host's network has no pin; its process is in the namespace that it means.
+        # A pod on the host's network has no pin; its process, or else the engine's, is in the namespace that it means.
         pinned = bool(sandbox.record.netns_path)
-        path = self._rt.namespaces.path(sandbox.id) if pinned else f"/proc/{sandbox.pid}/ns/net"
+        pid = sandbox.pid or self._rt.link.facts.daemon_pid or "self"
+        path = self._rt.namespaces.path(sandbox.id) if pinned else f"/proc/{pid}/ns/net"
         return await self._rt.namespaces.connect(path, port)
 
     async def ended(self) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 
 from crishim.aiokit.gather import gather_all
 from crishim.aiokit.steps import step
+from crishim.checkpoint.record import Phase
 from crishim.errors import EngineNotFound, InvalidArgument
+from crishim.runtime.anchored.object import remove_object
 from crishim.runtime.container_remove import remove_known
 from crishim.runtime.core import Runtime
 from crishim.runtime.sandbox_stop import cancel_run, stop_held
@@ -38,6 +41,20 @@ async def take_away(rt: Runtime, sandbox_id: str) -> None:
         with step("network settle"):
             await rt.network.settle(sandbox_id)
         with rt.watch.writing(sandbox_id):
-            with suppress(EngineNotFound), step("engine remove", engine=True):
-                await rt.link.engine.remove(sandbox_id)
+            await _remove_object(rt, sandbox_id)
             await rt.records.delete(sandbox_id)
+
+
+async def _remove_object(rt: Runtime, sandbox_id: str) -> None:
+    sandbox = rt.index.sandbox(sandbox_id)
+    if sandbox is not None and sandbox.anchored:
+        await remove_object(rt.link.engine, sandbox)
+        return
+    with suppress(EngineNotFound), step("engine remove", engine=True):
+        await rt.link.engine.remove(sandbox_id)
+
+
+async def unmake(rt: Runtime, sandbox_id: str) -> None:
+    """Undo a RunPodSandbox. What remains if that fails is a leftover that nobody was told of, even if it was READY."""
+    await rt.records.try_change(sandbox_id, lambda record: replace(record, phase=Phase.CREATING))
+    await take_away(rt, sandbox_id)

@@ -7,19 +7,21 @@ from dataclasses import replace
 
 from crishim.aiokit.steps import step
 from crishim.aiokit.undo import UndoStack
-from crishim.checkpoint.record import Phase, SandboxRecord
-from crishim.engine.values import ContainerPhase, ContainerSpec, EngineContainer
-from crishim.errors import EngineError, EngineNotFound, NameReserved, NetworkNotReady, SandboxNotReady
+from crishim.checkpoint.record import Carrier, Phase, SandboxRecord
+from crishim.engine.values import ContainerPhase, EngineContainer
+from crishim.errors import EngineError, NameReserved, NetworkNotReady, SandboxNotReady
 from crishim.model import PodSandboxConfig, PodSandboxMetadata
 from crishim.network.api import Attached
+from crishim.runtime.anchored.carrier import choose_carrier
+from crishim.runtime.anchored.run import run_anchored
 from crishim.runtime.attachment import make_attachment
 from crishim.runtime.core import Runtime
-from crishim.runtime.engine_create import create_named
+from crishim.runtime.engine_create import create_with_image
 from crishim.runtime.making import Making
 from crishim.runtime.names import make_sandbox_name
 from crishim.runtime.objects import Sandbox
 from crishim.runtime.resolv_conf import make_resolv_conf
-from crishim.runtime.sandbox_remove import take_away
+from crishim.runtime.sandbox_remove import take_away, unmake
 from crishim.runtime.spec.sandbox import check_metadata, make_sandbox_spec, net_sysctls
 
 
@@ -40,6 +42,7 @@ async def run_pod_sandbox(rt: Runtime, config: PodSandboxConfig, runtime_handler
             spec = make_sandbox_spec(
                 config, runtime_handler, image="", facts=rt.link.facts, host=rt.host(), settings=rt.settings
             )
+            carrier = choose_carrier(config, spec.runtime, rt.host(), rt.settings)
             host_network = spec.network_mode == "host"
             resolv_conf = make_resolv_conf(config.dns_config)
             if not host_network and not (status := rt.network.status()).ready:
@@ -49,10 +52,12 @@ async def run_pod_sandbox(rt: Runtime, config: PodSandboxConfig, runtime_handler
             with step("sandbox image"):
                 # May be a long pull, so it is done where a cancellation takes effect at once.
                 await rt.images.ensure_sandbox_image()
+            if carrier is Carrier.ANCHORED:
+                return await run_anchored(rt, making, name, spec, config, runtime_handler, resolv_conf)
             async with UndoStack(f"RunPodSandbox {name}", rt.background, deadline=rt.settings.undo_deadline) as undo:
 
                 async def create() -> str:
-                    sandbox_id, image = await _create_with_image(rt, name, spec)
+                    sandbox_id, image = await create_with_image(rt, name, spec)
                     record = SandboxRecord(
                         id=sandbox_id,
                         phase=Phase.CREATING,
@@ -66,30 +71,11 @@ async def run_pod_sandbox(rt: Runtime, config: PodSandboxConfig, runtime_handler
                     rt.records.add(Sandbox(record=record, live=None))
                     return sandbox_id
 
-                sandbox_id = await undo.effect("create", create(), lambda made: _unmake(rt, made))
+                sandbox_id = await undo.effect("create", create(), lambda made: unmake(rt, made))
                 with rt.watch.writing(sandbox_id):
                     await _bring_up(rt, undo, sandbox_id, host_network=host_network, resolv_conf=resolv_conf)
                 undo.forget()
             return sandbox_id
-
-
-async def _unmake(rt: Runtime, sandbox_id: str) -> None:
-    """Undo everything. What remains if that fails is a leftover that nobody was told of, even if it was READY."""
-    await rt.records.try_change(sandbox_id, lambda record: replace(record, phase=Phase.CREATING))
-    await take_away(rt, sandbox_id)
-
-
-async def _create_with_image(rt: Runtime, name: str, spec: ContainerSpec) -> tuple[str, str]:
-    """Create the sandbox; should its image be gone from the engine without our knowing, get it again."""
-    for last in (False, True):
-        image = await rt.images.ensure_sandbox_image()
-        try:
-            with rt.images.hold(image):
-                return await create_named(rt, name, replace(spec, image=image)), image
-        except EngineNotFound:
-            if last or await rt.images.recheck(image) is not None:
-                raise
-    raise AssertionError("the second round returns or raises")
 
 
 async def _free_name(rt: Runtime, pod: PodSandboxMetadata) -> None:

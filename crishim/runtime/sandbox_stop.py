@@ -76,7 +76,7 @@ async def _unpin(rt: Runtime, sandbox_id: str) -> None:
 
 async def _end_process(rt: Runtime, sandbox_id: str) -> None:
     sandbox = rt.index.sandbox(sandbox_id)
-    if sandbox is None:
+    if sandbox is None or sandbox.anchored:
         return
     # Not seen yet: it may run.
     if sandbox.seen and not sandbox.running:

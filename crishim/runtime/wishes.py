@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from crishim.errors import FrontFailed
 from crishim.front.wire import Question
+from crishim.runtime.anchored.pod import with_pod
 from crishim.runtime.front import Config, Edit
 from crishim.runtime.index import Index
 from crishim.runtime.oci.asked import make_wish
@@ -13,10 +15,18 @@ from crishim.runtime.oci.rewrite import rewrite, rewrite_process
 from crishim.runtime.oci.wish import UnfitConfig, Wish
 
 
-def edit_of(index: Index, question: Question) -> Edit | None:
-    """What is to be done to the configuration that a front asks about; None where nothing was wished."""
+def edit_of(index: Index, question: Question, folder: Callable[[str], str] | None = None) -> Edit | None:
+    """What is to be done to the configuration that a front asks about; None where nothing was wished.
+
+    `folder`: gives that of an anchored pod by its id. Raises FrontFailed for a container whose pod has ended.
+    """
     container = index.container(question.id)
     wish = make_wish(container.record) if container is not None else None
+    sandbox = index.sandbox(container.sandbox_id) if container is not None else None
+    if container is not None and sandbox is not None and sandbox.anchored and folder is not None:
+        if not sandbox.ready:
+            raise FrontFailed(f"its pod, {sandbox.id[:13]}, is not ready", container=container.id)
+        wish = with_pod(wish, sandbox.record, container.record, folder(sandbox.id))
     if wish is None:
         return None
     return lambda config: _edit(config, question, wish)

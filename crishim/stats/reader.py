@@ -96,13 +96,15 @@ class Reader:
             sandbox=sandbox,
             time=self._kernel.now(),
             usage=self._pod_usage(sandbox, place, own, containers),
-            network=self._network(sandbox),
+            network=self._network(sandbox, containers),
             processes=self._count([place] if place else [*([own] if own else []), *(c.place for c in containers)]),
             containers=containers,
             place=place,
         )
 
     def _sandbox_place(self, sandbox: Sandbox) -> Place | None:
+        if sandbox.anchored:
+            return None
         try:
             return self._kernel.place(sandbox.id, sandbox.pid)
         except Vanished:
@@ -133,11 +135,17 @@ class Reader:
         life = hash(frozenset(c.container.live.pid for c in containers))
         return self._with_rate(sandbox.id, life, add(parts, self._kernel.now())) if parts else None
 
-    def _network(self, sandbox: Sandbox) -> Network | None:
-        if sandbox.host_network or not sandbox.pid:
+    def _network(self, sandbox: Sandbox, containers: list[ContainerFigures]) -> Network | None:
+        """By the sandbox's process; where it has none, by that of a container: they are all in one namespace."""
+        if sandbox.host_network:
+            return None
+        holder = (sandbox.id, sandbox.pid)
+        if sandbox.anchored and containers:
+            holder = (containers[0].container.id, containers[0].container.live.pid)
+        if not holder[1]:
             return None
         try:
-            return self._kernel.network(sandbox.id, sandbox.pid)
+            return self._kernel.network(*holder)
         except Vanished:
             return None
 

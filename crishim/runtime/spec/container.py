@@ -41,11 +41,12 @@ def make_container_spec(
     facts: EngineFacts,
     host: Host,
     settings: RuntimeSettings,
+    anchor: str = "",
 ) -> ContainerSpec:
     """Decide all about a container before anything is done, but who its process is where the image's accounts count.
 
-    The images of mounts are those of `image_ref`. Raises InvalidArgument, UnsupportedField and the named errors of
-    mounts.
+    `anchor`: what a container of an anchored pod says of its network. The images of mounts are those of `image_ref`.
+    Raises InvalidArgument, UnsupportedField and the named errors of mounts.
     """
     linux = config.linux or LinuxContainerConfig()
     context = linux.security_context or LinuxContainerSecurityContext()
@@ -54,7 +55,12 @@ def make_container_spec(
     ways = make_ways(facts, host, make_runtime(sandbox.record.runtime_handler, facts))
     check_resources(resources, "config.linux.resources", ways)
     modes = make_container_modes(
-        context.namespace_options, sandbox.namespaces, sandbox.id, target_in_pod, f"{_CONTEXT}.namespace_options"
+        context.namespace_options,
+        sandbox.namespaces,
+        sandbox.id,
+        target_in_pod,
+        f"{_CONTEXT}.namespace_options",
+        anchor=anchor,
     )
     privileged = context.privileged
     add, drop = security.make_capabilities(context.capabilities, f"{_CONTEXT}.capabilities", ways)

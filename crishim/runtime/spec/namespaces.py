@@ -48,13 +48,17 @@ def make_container_modes(
     sandbox_id: str,
     target_in_pod: Callable[[str], str],
     field: str,
+    *,
+    anchor: str = "",
 ) -> Modes:
     """Namespaces of a container in a pod with the options `pod`.
 
     `options` None: as the pod, with the PID namespace that POD means. `target_in_pod` resolves the id of a running
-    container of the same pod or raises. Raises InvalidArgument for a contradiction with the pod.
+    container of the same pod or raises. `anchor`: what a container of an anchored pod says of its network; the front
+    puts the pod's namespaces in the place of those that are said here. Raises InvalidArgument for a contradiction with
+    the pod.
     """
-    options = options or NamespaceOption(network=pod.network, ipc=pod.ipc, pid=_POD)
+    options = options or NamespaceOption(network=pod.network, ipc=pod.ipc, pid=pod.pid if anchor else _POD)
     if options.network is not pod.network:
         raise _contradiction("network", options.network, pod.network, field)
     if options.ipc is not pod.ipc:
@@ -64,6 +68,8 @@ def make_container_modes(
         raise InvalidArgument("only counts with pid TARGET", field=f"{field}.target_id")
     joined = f"container:{sandbox_id}"
     if options.pid is _POD:
+        if anchor:
+            raise _contradiction("pid", options.pid, pod.pid, field)
         pid = joined
     elif options.pid is _CONTAINER:
         pid = ""
@@ -71,6 +77,13 @@ def make_container_modes(
         pid = "host"
     else:
         pid = f"container:{target_in_pod(options.target_id)}"
+    if anchor:
+        return Modes(
+            network="host" if pod.network is _NODE else anchor,
+            ipc="host" if pod.ipc is _NODE else "private",
+            pid=pid,
+            uts="host" if pod.network is _NODE else "",
+        )
     return Modes(
         # With host network, too: joining gives the container the sandbox's resolv.conf.
         network=joined,

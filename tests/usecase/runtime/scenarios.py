@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from crishim.checkpoint.record import Carrier
 from crishim.errors import ExecFailed, ExecTimeout
 from crishim.model import ImageSpec, LinuxContainerConfig, LinuxContainerSecurityContext, Mount
-from tests.usecase.runtime.world import HOST_NETWORK, World
+from tests.usecase.runtime.world import ANCHORED_HOST_NETWORK, HOST_NETWORK, World
 
 Call = Callable[[World, str, str], Coroutine[Any, Any, object]]
 
@@ -20,6 +21,8 @@ class Scenario:
 
     prepare: Callable[[World], Awaitable[tuple[str, str]]]
     call: Call
+
+    carrier: Carrier = Carrier.PAUSE
 
     def bound(self, world: World, ids: tuple[str, str]) -> Callable[[], Coroutine[Any, Any, object]]:
         """The call, ready to be made."""
@@ -128,3 +131,10 @@ SCENARIOS: dict[str, Scenario] = {
     "reopen log": Scenario(running, lambda w, s, c: w.reopen_log(c)),
     "update pod": Scenario(sandbox, lambda w, s, c: w.update_pod(s, cpu_shares=512)),
 }
+
+_OF_CARRIERS = ("run", "stop", "stop again", "remove running", "remove stopped", "create", "start")
+"""What takes other steps for a pod that is anchored."""
+SCENARIOS |= {f"{name}, anchored": replace(SCENARIOS[name], carrier=Carrier.ANCHORED) for name in _OF_CARRIERS}
+SCENARIOS["run host network, anchored"] = Scenario(
+    nothing, lambda w, s, c: w.run(linux=ANCHORED_HOST_NETWORK), Carrier.ANCHORED
+)

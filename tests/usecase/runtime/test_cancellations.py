@@ -19,7 +19,7 @@ async def test_every_await_is_cancelled(tmp_path: Path, name: str) -> None:
 
     @asynccontextmanager
     async def case() -> AsyncIterator[Case]:
-        world = World(tmp_path)
+        world = World(tmp_path, carrier=scenario.carrier)
         await world.start()
         ids = await scenario.prepare(world)
 

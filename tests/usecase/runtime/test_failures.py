@@ -36,7 +36,7 @@ def make_case(
         def wrap(name: str, target: Any) -> Any:
             return faults.wrap(target, name, refused=lambda effect: errors[name](f"{effect} by the test"))
 
-        world = World(folder, wrap=wrap)
+        world = World(folder, wrap=wrap, carrier=scenario.carrier)
         await world.start()
         ids = await scenario.prepare(world)
 

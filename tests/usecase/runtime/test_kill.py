@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pytest
 
-from crishim.checkpoint.record import Phase
+from crishim.checkpoint.record import Carrier, Phase
 from crishim.errors import NameReserved
 from tests.usecase.runtime.scenarios import SCENARIOS
 from tests.usecase.runtime.world import World
@@ -54,11 +54,18 @@ class _Freezing:
         async def call(*args: Any, **kwargs: Any) -> Any:
             number = self._freezer.number()
             await self._freezer.pass_by(number, "before")
-            result = await attribute(*args, **kwargs)
-            await self._freezer.pass_by(number, "after")
-            return result
+            try:
+                return await attribute(*args, **kwargs)
+            finally:
+                # A refusal is an answer, too.
+                await self._freezer.pass_by(number, "after")
 
         return call
+
+
+def make_world(folder: Path, freezer: Freezer, carrier: Carrier) -> World:
+    """A world whose server stands still at the freezer's point."""
+    return World(folder, wrap=lambda _, target: freezer.wrap(target), carrier=carrier)
 
 
 async def killed_in(world: World, freezer: Freezer, name: str) -> tuple[bool, str, dict[str, str]]:
@@ -85,7 +92,7 @@ async def killed_in(world: World, freezer: Freezer, name: str) -> tuple[bool, st
 async def test_killed_at_every_effect(tmp_path: Path, name: str, when: When) -> None:
     for point in range(1, 100):
         freezer = Freezer(point, when)
-        world = World(tmp_path / str(point), wrap=lambda _, target, freezer=freezer: freezer.wrap(target))  # type: ignore[misc]
+        world = make_world(tmp_path / str(point), freezer, SCENARIOS[name].carrier)
         hit, _, told = await killed_in(world, freezer, name)
         try:
             await world.start()
@@ -118,12 +125,14 @@ async def retry_run(world: World) -> None:
     await world.check_consistent()
 
 
+@pytest.mark.parametrize("name", ["create", "create, anchored"])
 @pytest.mark.parametrize("when", ["before", "after"])
-async def test_a_create_repeated_after_a_kill_succeeds(tmp_path: Path, when: When) -> None:
+async def test_a_create_repeated_after_a_kill_succeeds(tmp_path: Path, when: When, name: str) -> None:
+    carrier = SCENARIOS[name].carrier
     for point in range(1, 100):
         freezer = Freezer(point, when)
-        world = World(tmp_path / str(point), wrap=lambda _, target, freezer=freezer: freezer.wrap(target))  # type: ignore[misc]
-        hit, sandbox, _ = await killed_in(world, freezer, "create")
+        world = make_world(tmp_path / str(point), freezer, carrier)
+        hit, sandbox, _ = await killed_in(world, freezer, name)
         await world.start()
         container = await world.create(sandbox)
         await world.start_container(container)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import shutil
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from crishim.checkpoint.memory import MemoryStore
+from crishim.checkpoint.record import Carrier
 from crishim.engine.simulated import SimulatedEngine
+from crishim.engine.simulated.facts import default_facts
 from crishim.engine.values import EngineContainer
+from crishim.front.twins import TwinConf, conf_path
 from crishim.logs.inline import InlineLogWriter
 from crishim.model import (
     ContainerConfig,
@@ -28,6 +33,7 @@ from crishim.model import (
 )
 from crishim.model.streams import ProcessStreams, WantedStreams
 from crishim.network.namespaces import SimulatedNamespaces
+from crishim.runtime import labels
 from crishim.runtime.container_attach import prepare_attach
 from crishim.runtime.container_create import create_container
 from crishim.runtime.container_exec import prepare_exec
@@ -51,6 +57,15 @@ T = TypeVar("T")
 HOST_NETWORK = LinuxPodSandboxConfig(
     security_context=LinuxSandboxSecurityContext(namespace_options=NamespaceOption(network=NamespaceMode.NODE))
 )
+
+
+def pod_linux(**options: NamespaceMode) -> LinuxPodSandboxConfig:
+    """Of a pod as kubelets ask for them: each container has its own processes."""
+    modes = NamespaceOption(**cast(Any, {"pid": NamespaceMode.CONTAINER} | options))
+    return LinuxPodSandboxConfig(security_context=LinuxSandboxSecurityContext(namespace_options=modes))
+
+
+ANCHORED_HOST_NETWORK = pod_linux(network=NamespaceMode.NODE)
 DNS = DNSConfig(servers=("10.0.0.10",), searches=("svc.cluster.local",))
 
 
@@ -96,7 +111,11 @@ class Server:
         self.lines = {
             name: _Line(wrap(name, getattr(world, name))) for name in ("engine", "store", "network", "namespaces")
         }
-        given = {"log_writer": wrap("logs", InlineLogWriter()), "log_folder": world.folder / "spools"}
+        given = {
+            "log_writer": wrap("logs", InlineLogWriter()),
+            "log_folder": world.folder / "spools",
+            "desk": world.folder / "front.sock",
+        }
         self.node = Node(**cast(Any, self.lines | given | settings))
         self._before = asyncio.all_tasks()
 
@@ -116,10 +135,24 @@ class Server:
 class World:
     """What outlives a server, and the server that lives at this moment."""
 
-    def __init__(self, folder: Path, *, wrap: Callable[[str, Any], Any] = lambda _, target: target) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        wrap: Callable[[str, Any], Any] = lambda _, target: target,
+        carrier: Carrier = Carrier.PAUSE,
+    ) -> None:
+        """`carrier`: of pods whose options do not demand the other one; with `ANCHORED` the engine has a front."""
         self.folder = folder
         self.clock = LoopClock()
-        self.engine = SimulatedEngine(clock=self.clock, root=folder / "engine")
+        self.carrier = carrier
+        root = folder / "engine"
+        facts = default_facts(str(root))
+        if carrier is Carrier.ANCHORED:
+            facts = replace(facts, twins={"runc": str(folder / "front")})
+            folder.mkdir(parents=True, exist_ok=True)
+            conf_path(folder / "front").write_text(TwinConf("/usr/bin/runc", str(folder / "front.sock")).text())
+        self.engine = SimulatedEngine(clock=self.clock, root=root, facts=facts)
         self.store = MemoryStore()
         self.network = FakePodNetwork(clock=self.clock)
         self.namespaces = SimulatedNamespaces()
@@ -147,6 +180,7 @@ class World:
 
     async def close(self) -> None:
         await self.node.close()
+        shutil.rmtree(self.folder / "engine", ignore_errors=True)  # the anchor outlives servers
 
     async def restart(self, *, kill: bool = False, **settings: Any) -> None:
         """End the server and start another one on what there is."""
@@ -175,6 +209,7 @@ class World:
             "hostname": name,
             "dns_config": DNS,
             "log_directory": str(self.folder / "logs" / name),
+            "linux": pod_linux() if self.carrier is Carrier.ANCHORED else None,
         }
         return await run_pod_sandbox(self.rt, PodSandboxConfig(**cast(Any, given | config)), handler)
 
@@ -241,8 +276,16 @@ class World:
         ids = [s.id for s in index.sandboxes()] + [c.id for c in index.containers()]
         return {object_id: self.state(object_id) for object_id in ids}
 
+    @property
+    def objects(self) -> dict[str, EngineContainer]:
+        """What the engine has of pods, by the ids that CRI knows; the anchor is none of it."""
+        containers = [c for c in self.engine.containers if labels.ANCHOR not in c.labels]
+        found = {labels.anchored_id(c.labels) or c.id: c for c in containers}
+        assert len(found) == len(containers), "two objects of one sandbox"
+        return found
+
     def in_engine(self, object_id: str) -> EngineContainer | None:
-        return next((c for c in self.engine.containers if c.id == object_id), None)
+        return self.objects.get(object_id)
 
     async def until(self, condition: Callable[[], bool], limit: float = 60.0) -> None:
         """Return once the condition holds; fails after `limit` virtual seconds."""
@@ -264,7 +307,9 @@ class World:
         assert rt.records.unsaved == ()
         listed = self.states()
         sandboxes = {s.id for s in rt.index.sandboxes()}
-        assert {c.id for c in self.engine.containers} <= listed.keys()
+        assert self.objects.keys() <= listed.keys()
+        # What is READY has an object, and what has one of an anchored pod knows which.
+        assert {s.id for s in rt.index.sandboxes() if s.ready} <= self.objects.keys()
         assert self.namespaces.held.keys() <= sandboxes
         assert self.network.held.keys() <= sandboxes
         assert self.network.violations == []
@@ -300,7 +345,8 @@ class World:
         await self.quiet()
         await self.node.compare()
         assert self.states() == {}
-        assert self.engine.containers == ()
+        assert self.objects == {}
+        assert self.namespaces.made == {}
         assert (await self.store.load()).records == ()
         assert self.namespaces.held == {}
         assert self.network.held == {}

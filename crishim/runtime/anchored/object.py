@@ -1,0 +1,42 @@
+"""The engine's object of an anchored pod: created and never started, it holds the labels and the name.
+
+It tells people, and a server that has lost its checkpoints, of the pod. The pod does not depend on it: where it was
+taken away (`docker container prune`) it is made again.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+
+from crishim.aiokit.steps import step
+from crishim.engine.api import Engine
+from crishim.engine.values import ContainerSpec, EngineContainer
+from crishim.errors import EngineNotFound
+from crishim.runtime import labels
+from crishim.runtime.names import make_sandbox_name
+from crishim.runtime.objects import Sandbox
+
+
+def for_anchored(spec: ContainerSpec, sandbox_id: str) -> ContainerSpec:
+    """A sandbox's spec with the labels of an anchored one."""
+    return replace(spec, labels={**spec.labels, **labels.make_anchored_labels(sandbox_id)})
+
+
+async def find_object(engine: Engine, sandbox: Sandbox) -> EngineContainer | None:
+    """The object that bears the sandbox's name and labels, None if there is none. Raises the engine's errors."""
+    with suppress(EngineNotFound), step("engine inspect", engine=True):
+        live = await engine.inspect(make_sandbox_name(sandbox.metadata))
+        return live if labels.anchored_id(live.labels) == sandbox.id else None
+    return None
+
+
+async def remove_object(engine: Engine, sandbox: Sandbox) -> None:
+    """Remove the object, by the id that is known or by its name; none is success. Raises the engine's errors."""
+    if object_id := sandbox.record.object_id:
+        with suppress(EngineNotFound), step("engine remove", engine=True):
+            await engine.remove(object_id)
+            return
+    if (live := await find_object(engine, sandbox)) is not None:
+        with suppress(EngineNotFound), step("engine remove", engine=True):
+            await engine.remove(live.id)
