@@ -98,6 +98,31 @@ table), and no program or file.
   `ip link delete crishim0` take it away.
 """
 
+FRONT = """
+## With a front of the runtime
+
+`crishim install-runtime` puts a front before the engine's runtimes, which says to them what the engine's API cannot.
+With it, these are in force on every engine; without, they are refused by name ([fields.md](fields.md)):
+
+| field | needs beside the front |
+| --- | --- |
+| ambient capabilities (in execs, too) | |
+| mount options `noexec`, `nodev`, `nosuid` (of the mount, not of what is mounted below) | |
+| recursively read-only mounts | Linux 5.12; a runtime whose `features` tell `rro` (runc 1.1) |
+| `unified` | cgroup version 2 |
+| limits of huge pages | cgroups that limit them |
+
+- Only containers that ask for one of these are run by the front's twin of their runtime (`crishim-runc` for `runc`);
+  all others never pass it. `docker inspect` shows the twin and nothing of what it carries; ContainerStatus tells it.
+- Such a container starts while crishim serves, and not otherwise: also when somebody restarts it by hand.
+- `unified` and huge pages can be changed by UpdateContainerResources; crishim writes those files of the cgroup itself.
+- Status tells for each handler whether mounts can be recursively read-only. For mount options CRI has one word for the
+  node: it is about the default handler.
+- Supplemental groups by the policy Strict need no front: the user's own group is named by number, and then no engine
+  adds those of the image, neither at the start nor in an exec.
+- Environment values that are not UTF-8 stay refused: what engine and front say to a runtime is JSON, which is text.
+"""
+
 OUT_OF_MEMORY = """
 ## Out of memory
 
@@ -153,7 +178,7 @@ def page(engines: Sequence[JudgedEngine]) -> str:
     parts.append("\n## What happens without\n")
     for feature in Feature:
         parts.append(f"\n**{feature.value[0].upper()}{feature.value[1:]}.** Needs {needs(feature)}. {BELOW[feature]}\n")
-    parts += [LOGS, STREAMS, NETWORK, OUT_OF_MEMORY, EVERYWHERE]
+    parts += [LOGS, STREAMS, NETWORK, FRONT, OUT_OF_MEMORY, EVERYWHERE]
     return "".join(parts)
 
 

@@ -32,7 +32,8 @@ FIRST_API: Mapping[Feature, tuple[int, int]] = {
 
 BELOW: Mapping[Feature, str] = {
     Feature.READONLY_RECURSION: "`Mount.recursive_read_only` is refused (RROUnsupported), and Status does "
-    "not offer it. A mount that is only `readonly` behaves as CRI wants: its submounts stay as they are.",
+    "not offer it, unless the runtime has a front. A mount that is only `readonly` behaves as CRI wants: its submounts "
+    "stay as they are.",
     Feature.IMAGE_MOUNTS: "`Mount.image` is refused (ImageVolumeMountFailed).",
     Feature.CONSOLE_SIZE: "The client's first size is sent right behind the start, and again if that was too "
     "early; what the process prints in the milliseconds before may be laid out for another size.",

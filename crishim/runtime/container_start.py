@@ -74,8 +74,8 @@ async def _start(rt: Runtime, container: Container) -> None:
         _check_namespaces(rt, container, live)
         if (score := container.record.oom_score_adj) is not None and live.pid:
             set_oom_score(live.pid, score)
-        if (updated := container.record.resources) is not None and live.pid:
-            await set_cgroup_files(live, updated, rt.link.facts.cgroup_version)
+        if container.record.resources is not None and live.pid:
+            await set_cgroup_files(live, container.record, rt.link.facts.cgroup_version)
     except CRIError:
         await kill(rt, container.id)
         await rt.watch.refresh(container.id)

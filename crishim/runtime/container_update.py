@@ -15,6 +15,7 @@ from crishim.model import LinuxContainerResources
 from crishim.runtime import cgroup_files
 from crishim.runtime.core import Runtime
 from crishim.runtime.objects import Container
+from crishim.runtime.oci.asked import asked_hugepages, asked_unified
 from crishim.runtime.records import with_container
 from crishim.runtime.spec.resources import check_resources, make_update_resources
 from crishim.runtime.spec.ways import Ways, make_ways
@@ -39,20 +40,23 @@ async def update_container_resources(rt: Runtime, container_id: str, asked: Linu
         container = rt.index.need_container(container.id)
         live = container.live
         wanted = make_update_resources(asked, live.resources)
+        record = replace(container.record, resources=_with_files_so_far(container.record, asked))
+        version = rt.link.facts.cgroup_version
         # Each undo is registered before its effect: one that fails or is cancelled may have taken place in part.
+        if live.pid and (before := await _read_cgroup_files(live, record, version)):
+            # First, so that it is undone last: with any update the OCI runtime writes anew what it was created with.
+            undo.push("cgroup", lambda: asyncio.to_thread(cgroup_files.write, before))
         if wanted != EngineResources():
             undo.push("limits", lambda: _set_limits(rt, live.id, live.resources))
             await _set_limits(rt, live.id, wanted)
-        record = replace(container.record, resources=_with_files_so_far(container.record, asked))
         if asked.oom_score_adj:
             score = rt.host().clamp_oom_score(asked.oom_score_adj)
             record = replace(record, oom_score_adj=score)
             if live.pid:
                 undo.push("OOM score", lambda: set_oom_score(live.pid, container.oom_score_adj))
                 set_oom_score(live.pid, score)
-        if live.pid and (before := await _read_cgroup_files(live, asked, rt.link.facts.cgroup_version)):
-            undo.push("cgroup", lambda: asyncio.to_thread(cgroup_files.write, before))
-            await set_cgroup_files(live, asked, rt.link.facts.cgroup_version)
+        if live.pid:
+            await set_cgroup_files(live, record, version)
         undo.push("record", lambda: rt.records.try_change(container.sandbox_id, with_container(container.record)))
         await rt.records.commit(container.sandbox_id, with_container(record))
         if (current := rt.index.container(live.id)) is not None:
@@ -76,17 +80,24 @@ def _with_files_so_far(record: ContainerRecord, asked: LinuxContainerResources) 
     return replace(asked, unified={**earlier.unified, **asked.unified}, hugepage_limits=limits)
 
 
-async def _read_cgroup_files(
-    live: EngineContainer, asked: LinuxContainerResources, version: int
-) -> dict[Path, tuple[str, str]]:
-    return await asyncio.to_thread(cgroup_files.read, cgroup_files.wanted(live, asked, version))
+async def _read_cgroup_files(live: EngineContainer, record: ContainerRecord, version: int) -> cgroup_files.Files:
+    if not (asked := _files(record)):
+        return {}
+    return await asyncio.to_thread(lambda: cgroup_files.read(cgroup_files.wanted(live, asked, version)))
 
 
-async def set_cgroup_files(live: EngineContainer, asked: LinuxContainerResources, version: int) -> None:
-    """Write the limits that are files of a running container's cgroup and no more. Raises InvalidArgument for a value
-    that the kernel does not take, UnsupportedField where there is no such file."""
-    # In a thread: to lower a limit of memory may take as long as the kernel needs to make room.
-    await asyncio.to_thread(lambda: cgroup_files.write(cgroup_files.wanted(live, asked, version)))
+async def set_cgroup_files(live: EngineContainer, record: ContainerRecord, version: int) -> None:
+    """Write the limits that are files of a running container's cgroup and no more, all that were ever asked. Raises
+    InvalidArgument for a value that the kernel does not take, UnsupportedField where there is no such file."""
+    if asked := _files(record):
+        # In a thread: to lower a limit of memory may take as long as the kernel needs to make room.
+        await asyncio.to_thread(lambda: cgroup_files.write(cgroup_files.wanted(live, asked, version)))
+
+
+def _files(record: ContainerRecord) -> LinuxContainerResources | None:
+    """What is asked of the container's cgroup beyond the engine's words; None for nothing, as with nearly all."""
+    unified, hugepages = asked_unified(record), asked_hugepages(record)
+    return LinuxContainerResources(unified=unified, hugepage_limits=hugepages) if unified or hugepages else None
 
 
 async def _set_limits(rt: Runtime, container_id: str, limits: EngineResources) -> None:

@@ -180,5 +180,5 @@ def test_the_node_tells_what_its_handlers_can(fronted: tuple[CrishimServer, Test
         Pod(server, handler=twin_name(RUNTIME))
     # A handler without a front of its own, on an engine that cannot either.
     other = Pod(server, handler="alt")
-    with pytest.raises(grpc.RpcError, match="add_ambient_capabilities: .*crishim install-runtime"):
+    with pytest.raises(grpc.RpcError, match=r"add_ambient_capabilities: .*crishim install-runtime"):
         other.create(make_container(linux=ambient("KILL")))

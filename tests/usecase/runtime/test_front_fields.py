@@ -144,7 +144,10 @@ async def test_files_of_the_cgroup_are_updated_or_put_back(
     await fronted.update_container(container, unified={"memory.low": "20"})
     assert in_force() == {"memory.high": "0", "memory.low": "0"}, "it does not run yet"
     await fronted.start_container(container)
-    assert in_force() == {"memory.high": "0", "memory.low": "20"}, "the rest is the front's"
+    assert in_force() == {"memory.high": "10", "memory.low": "20"}
+    (cgroup / "memory.low").write_text("0\n")  # as an OCI runtime does that was created without it
+    await fronted.update_container(container, cpu_shares=5)
+    assert in_force() == {"memory.high": "10", "memory.low": "20"}
     await fronted.update_container(container, unified={"memory.high": "30"})
     assert in_force() == {"memory.high": "30", "memory.low": "20"}
     made = await ask(fronted, "create", container, {})
