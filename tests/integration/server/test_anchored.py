@@ -17,6 +17,7 @@ from crishim.network import netns
 from tests.env import images
 from tests.env.engine import TestEngine
 from tests.env.http_api import EngineApi, EngineApiError
+from tests.integration.server.fronted import FrontedEngine
 from tests.integration.server.pods import (
     EXITED,
     NOTREADY,
@@ -55,19 +56,20 @@ def world(new_server: Callable[..., CrishimServer], engine: TestEngine) -> Itera
     end(server, engine)
 
 
-@pytest.fixture
-def own(new_engine: Callable[..., TestEngine]) -> TestEngine:
-    """An engine of the test's own."""
-    engine = new_engine()
-    images.busybox().load(engine.api, images.BUSYBOX_REF)
-    return engine
+@pytest.fixture(scope="module")
+def own(world_folder: Path) -> Iterator[FrontedEngine]:
+    """An engine of these tests' own, to be restarted and tampered with."""
+    binaries = os.environ.get("CRISHIM_TEST_ENGINE")
+    with FrontedEngine(world_folder / "tmp" / "own", Path(binaries) if binaries else None) as engine:
+        images.busybox().load(engine.api, images.BUSYBOX_REF)
+        yield engine
 
 
 @pytest.fixture
-def own_world(new_server: Callable[..., CrishimServer], own: TestEngine) -> Iterator[CrishimServer]:
+def own_world(new_server: Callable[..., CrishimServer], own: FrontedEngine) -> Iterator[CrishimServer]:
     """The same on `own`."""
     server = new_server(engine_url=own.url, embedded=True, flags=list(QUICK))
-    own.front_asks(server.desk)
+    own.ask(server.folder / "run")
     server.start()
     yield server
     end(server, own)
@@ -166,30 +168,26 @@ def test_a_container_that_somebody_restarts(world: CrishimServer, engine: TestEn
     until(lambda: container_status(world, container_id).state == RUNNING, "RUNNING")
 
 
-@pytest.mark.parametrize("way", ["removed", "pruned", "removed while away"])
-def test_the_object_goes(world: CrishimServer, engine: TestEngine, way: str) -> None:
+def test_the_object_goes(world: CrishimServer, engine: TestEngine) -> None:
     """The pod does not hang on it: it stays READY with its address, and gets another object."""
     pod = anchored_pod(world)
     container_id, ip = pod.start(inside()), pod.status().network.ip
-    seen = object_of(engine.api, pod)
-    assert seen is not None
-    if way == "removed while away":
-        world.kill9()
-    if way == "pruned":
-        engine.api.call("POST", "/containers/prune")
-    else:
-        engine.api.call("DELETE", f"/containers/{seen['Id']}", {"force": "1"})
-    if way == "removed while away":
-        world.start()
-
-    def again() -> Mapping[str, Any] | None:
-        return object_of(engine.api, pod)
-
-    made = until(again, "another object")
-    assert made is not None
-    assert made["Id"] != seen["Id"]
-    assert made["Config"]["Labels"] == seen["Config"]["Labels"]
-    assert listed_states(world) == {pod.id: READY, container_id: RUNNING}
+    for way in ("removed", "pruned", "removed while away"):
+        seen = object_of(engine.api, pod)
+        assert seen is not None
+        if way == "removed while away":
+            world.kill9()
+        if way == "pruned":
+            engine.api.call("POST", "/containers/prune")
+        else:
+            engine.api.call("DELETE", f"/containers/{seen['Id']}", {"force": "1"})
+        if way == "removed while away":
+            world.start()
+        made = until(lambda: object_of(engine.api, pod), f"another object, {way}")
+        assert made is not None
+        assert made["Id"] != seen["Id"]
+        assert made["Config"]["Labels"] == seen["Config"]["Labels"]
+        assert listed_states(world) == {pod.id: READY, container_id: RUNNING}
     assert pod.status().network.ip == ip
     assert pod.say("echo still", linux=IN_IT) == "still\n"
 
@@ -211,7 +209,7 @@ def test_the_anchor_goes(world: CrishimServer, engine: TestEngine) -> None:
     assert namespaces(pid_of(engine.api, again)) == pins(world, pod)
 
 
-def test_the_engine_restarts(own_world: CrishimServer, own: TestEngine) -> None:
+def test_the_engine_restarts(own_world: CrishimServer, own: FrontedEngine) -> None:
     """Without live-restore: its containers end, the pod keeps address and shared memory, and goes on with new ones."""
     pod = anchored_pod(own_world)
     container_id, ip, pinned = pod.start(inside()), pod.status().network.ip, pins(own_world, pod)
@@ -294,7 +292,7 @@ def test_a_lost_store(world: CrishimServer, engine: TestEngine) -> None:
     assert pod.say("echo still", linux=IN_IT) == "still\n"
 
 
-def test_a_container_that_was_not_rewritten(own_world: CrishimServer, own: TestEngine) -> None:
+def test_a_container_that_was_not_rewritten(own_world: CrishimServer, own: FrontedEngine) -> None:
     """Should the front not take part, the container has no network at all, and is killed."""
     pod = anchored_pod(own_world)
     container_id = pod.start(inside())
