@@ -66,6 +66,9 @@ class Wanted:
     """Bytes of /dev/shm, which goes with the IPC namespace."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Name to text."""
+    writable_sys: bool = False
+    """Whether privileged containers are to come. The first mount of /sys in a network namespace decides for all later
+    ones whether they can be written: with one that an ordinary container has made, a privileged one's could not."""
     uids: IDMapping | None = None
     """Users of the user namespace, which owns the others; None, as long as `kinds` has no `user`."""
     gids: IDMapping | None = None
@@ -100,6 +103,8 @@ def make_sync(net_path: str, folder: str, wanted: Wanted) -> None:
                 _raise_loopback()
                 netns.write_settings(net_path, netns.ipv6_settings())
             netns.write_settings(net_path if "network" in wanted.kinds else folder, settings)
+            if wanted.writable_sys and "network" in wanted.kinds and "user" not in wanted.kinds:
+                _make_sys(os.path.join(folder, "sys"))
             for kind in sorted(wanted.kinds):
                 _pin(kind, f"{made}/{NAMES[kind]}", pin_of(kind, net_path, folder))
         if "ipc" in wanted.kinds:
@@ -276,6 +281,12 @@ def _make_shm(path: str, size: int) -> None:
     with _told(f"{path} cannot be mounted"):
         os.mkdir(path, 0o1777)
         mounts.mount_tmpfs(path, f"mode=1777,size={size}")
+
+
+def _make_sys(path: str) -> None:
+    with _told(f"{path} cannot be mounted"):
+        os.mkdir(path, 0o700)
+        mounts.mount_sysfs(path)
 
 
 def _write(path: str, text: str, owner: tuple[int, int]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from crishim.checkpoint.record import ContainerRecord, SandboxRecord
@@ -55,7 +55,7 @@ def make_wanted(
     in `FILES`, for what the pod has as the host has it.
     """
     kinds, user = kinds_of(config), own_user(options_of(config))
-    hostname = config.hostname or sandbox_id[:12]
+    hostname = hostname_of(config, sandbox_id)
     files = {"resolv.conf": resolv_conf or host_files.get("resolv.conf", "")}
     if "network" in kinds:
         files |= {"hosts": _HOSTS, "hostname": f"{hostname}\n"}
@@ -72,9 +72,32 @@ def make_wanted(
         sysctls={**{key: value for key, value in usual.items() if key not in named}, **asked},
         shm_size=shm_size,
         files=files,
+        writable_sys=is_privileged(config),
         uids=user.uids[0] if user is not None else None,
         gids=user.gids[0] if user is not None else None,
     )
+
+
+def is_privileged(config: PodSandboxConfig) -> bool:
+    """Whether the pod may have privileged containers (CRI `LinuxSandboxSecurityContext.privileged`)."""
+    context = config.linux.security_context if config.linux else None
+    return context is not None and context.privileged
+
+
+def hostname_of(config: PodSandboxConfig, sandbox_id: str) -> str:
+    """The pod's host name; one that names none gets what engines give: the beginning of its id."""
+    return config.hostname or sandbox_id[:12]
+
+
+def with_hostname(
+    env: tuple[tuple[str, str], ...], image_env: Sequence[str], sandbox: SandboxRecord
+) -> tuple[tuple[str, str], ...]:
+    """A container's environment with the pod's HOSTNAME, where neither request nor image have one: engines would take
+    the anchor's."""
+    named = {key for key, _ in env} | {word.partition("=")[0] for word in image_env}
+    if "HOSTNAME" in named or "uts" not in kinds_of(sandbox.config):
+        return env
+    return (*env, ("HOSTNAME", hostname_of(sandbox.config, sandbox.id)))
 
 
 def _of_users_ipc(config: PodSandboxConfig) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -64,6 +65,18 @@ async def test_all_of_a_pod(kept: KernelNamespaces) -> None:
     assert (shm.f_blocks * shm.f_frsize, (folder / "shm").stat().st_mode & 0o7777) == (1 << 20, 0o1777)
     assert await kept.holds("a", ALL)
     assert list(await kept.pins()) == ["a"]
+
+
+@pytest.mark.parametrize("writable", [True, False])
+async def test_the_first_view_of_sys_decides(kept: KernelNamespaces, writable: bool) -> None:
+    await kept.make("a", Wanted(kinds=ALL, hostname="a", writable_sys=writable))
+    script = (
+        "export LIBMOUNT_UTAB=/dev/null; mount -t sysfs -o ro one /sys; mount -t sysfs two /mnt;"
+        " cd /mnt/class/net/lo; echo 1 > ifalias && echo w"
+    )
+    command = ["unshare", "--mount", "sh", "-c", f"({script}) 2> /dev/null; true"]
+    said = enter(kept, "a", " ".join(map(shlex.quote, command)))
+    assert said == ("w\n" if writable else "")
 
 
 async def test_unpin_lets_all_go_and_may_come_again(kept: KernelNamespaces, pin_dir: str, tmp_path: Path) -> None:

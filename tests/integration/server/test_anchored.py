@@ -132,6 +132,7 @@ def test_containers_share_all_but_processes(world: CrishimServer, engine: TestEn
     seen = object_of(engine.api, pod)
     assert seen is not None
     assert (seen["State"]["Status"], seen["State"]["Pid"]) == ("created", 0)
+    assert pod.say("echo $HOSTNAME", linux=IN_IT) == "a-name\n"
     server = pod.start(inside("server", command=["sh", "-c", "echo kept > /dev/shm/file; nc -l -p 80 -e echo hello"]))
     first, pinned = pid_of(engine.api, server), pins(world, pod)
     assert namespaces(first) == pinned
@@ -263,6 +264,16 @@ def test_pins_gone(world: CrishimServer, engine: TestEngine) -> None:
         engine.api.call("POST", f"/containers/{container_id}/restart", {"t": "0"})
     pod.remove()
     assert listed_states(world) == {other.id: READY}
+
+
+def test_privileged_beside_ordinary(world: CrishimServer) -> None:
+    """An ordinary container's read-only /sys, which comes first, does not make a privileged one's so."""
+    pod = anchored_pod(world, linux=pod_linux(namespace_options=OWN_PIDS, privileged=True))
+    script = (
+        "grep ' /sys sysfs ' /proc/mounts | cut -d' ' -f4 | cut -d, -f1; echo x > /sys/class/net/lo/ifalias && echo w"
+    )
+    assert pod.say(f"{script}; true", linux=IN_IT) == "ro\n"
+    assert pod.say(script, linux=linux(namespace_options=OWN_PIDS, privileged=True)) == "rw\nw\n"
 
 
 def test_host_network(world: CrishimServer, engine: TestEngine) -> None:

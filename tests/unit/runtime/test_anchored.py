@@ -20,7 +20,7 @@ from crishim.model import (
     PodSandboxMetadata,
 )
 from crishim.runtime.anchored.carrier import choose_carrier, need_twin
-from crishim.runtime.anchored.pod import kinds_of, make_wanted, with_pod
+from crishim.runtime.anchored.pod import kinds_of, make_wanted, with_hostname, with_pod
 from crishim.runtime.core import RuntimeSettings
 from crishim.runtime.host import Host
 from crishim.runtime.objects import Sandbox
@@ -121,6 +121,16 @@ def test_containers_of_a_pod_on_the_hosts_ipc_have_its_shared_memory(make_sandbo
     container = ContainerRecord(id="c1", config=ContainerConfig(), image_ref="", created_at=0)
     wish = with_pod(None, pod, container, "/f")
     assert (wish.namespaces, wish.shm_source, len(wish.files)) == ({}, "", 3)
+
+
+def test_the_engine_does_not_name_the_anchor(make_sandbox: Callable[..., Sandbox]) -> None:
+    linux = config_of(pid=CONTAINER).linux
+    pod = make_sandbox(config={"linux": linux, "hostname": "a-name"}).record
+    assert with_hostname((("A", "1"),), ("PATH=/bin",), pod) == (("A", "1"), ("HOSTNAME", "a-name"))
+    assert with_hostname((("HOSTNAME", "x"),), (), pod) == (("HOSTNAME", "x"),)
+    assert with_hostname((), ("HOSTNAME=x",), pod) == ()
+    host = make_sandbox(config={"linux": config_of(network=NODE).linux}).record
+    assert with_hostname((), (), host) == ()
 
 
 @pytest.mark.parametrize(
