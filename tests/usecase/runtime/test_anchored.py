@@ -10,7 +10,14 @@ import pytest
 from crishim.checkpoint.record import Carrier
 from crishim.engine.simulated.faults import Fail
 from crishim.engine.values import ContainerPhase, ContainerSpec, EngineContainer
-from crishim.errors import ContainerStartFailed, EngineConflict, EngineError, FrontFailed, InvalidArgument
+from crishim.errors import (
+    ContainerStartFailed,
+    EngineConflict,
+    EngineError,
+    FrontFailed,
+    InvalidArgument,
+    PortForwardFailed,
+)
 from crishim.front.twins import conf_path
 from crishim.model import (
     ContainerMetadata,
@@ -20,7 +27,10 @@ from crishim.model import (
     NamespaceOption,
 )
 from crishim.runtime import labels
+from crishim.runtime.core import RuntimeSettings
 from crishim.runtime.host import detect
+from crishim.runtime.node_status import node_status
+from crishim.runtime.sandbox_port_forward import prepare_port_forward
 from tests.usecase.runtime.world import ANCHORED_HOST_NETWORK, HOST_NETWORK, World, pod_linux
 
 
@@ -197,6 +207,40 @@ async def test_a_front_that_went_away(world: World) -> None:
     assert await world.run_container(paused)
     assert await world.run_container(pod, name="second")
     assert detect(0, twins=world.engine.facts.twins, desk=world.folder / "front.sock").twin_of("runc")
+
+
+async def test_a_front_that_is_wanted_and_missing(world: World) -> None:
+    """Status says so, and so does RunPodSandbox; pods that need none run."""
+    conf_path(world.folder / "front").rename(world.folder / "kept")
+    await world.restart(settings=RuntimeSettings(carrier="anchored"))
+    condition = node_status(world.rt).conditions[0]
+    assert (condition.status, condition.reason) == (False, "RuntimeFrontMissing")
+    assert "install-runtime" in condition.message
+    with pytest.raises(FrontFailed, match="install-runtime"):
+        await world.run()
+    assert await world.run(name="shared", linux=HOST_NETWORK)
+    (world.folder / "kept").rename(conf_path(world.folder / "front"))
+    await world.restart(settings=RuntimeSettings(carrier="anchored"))
+    assert node_status(world.rt).conditions[0].status
+    assert world.objects[await world.run()].phase is ContainerPhase.CREATED
+    told = node_status(world.rt).info["carrier"]
+    assert isinstance(told, dict)
+    assert told["handlers"] == {"runc": "anchored"}
+    assert told["pods"] == {"pause": 1, "anchored": 1}
+
+
+async def test_pause_is_what_was_set(world: World) -> None:
+    await world.restart(settings=RuntimeSettings(carrier="pause"))
+    pod = await world.run()
+    assert world.objects[pod].phase is ContainerPhase.RUNNING
+    assert await world.run_container(pod)
+
+
+async def test_a_port_of_a_pod_on_the_hosts_network(world: World) -> None:
+    pod = await world.run(linux=ANCHORED_HOST_NETWORK)
+    forward = prepare_port_forward(world.rt, pod, (80,))
+    with pytest.raises(PortForwardFailed):
+        await forward.connect(80)
 
 
 async def test_processes_that_cannot_be_shared(world: World) -> None:
