@@ -222,7 +222,8 @@ async def test_a_front_that_is_wanted_and_missing(world: World) -> None:
     (world.folder / "kept").rename(conf_path(world.folder / "front"))
     await world.restart(settings=RuntimeSettings(carrier="anchored"))
     assert node_status(world.rt).conditions[0].status
-    assert world.objects[await world.run()].phase is ContainerPhase.CREATED
+    pod = await world.run()
+    assert world.objects[pod].phase is ContainerPhase.CREATED
     told = node_status(world.rt).info["carrier"]
     assert isinstance(told, dict)
     assert told["handlers"] == {"runc": "anchored"}
