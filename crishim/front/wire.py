@@ -3,21 +3,13 @@
 All integers are unsigned, 32 bit, big endian. A *part* is a length and as many bytes.
 
     question   "CRF1"  part verb  part id  part bundle  part config
-    answer     "OK\\0\\0"  part config  part steps
+    answer     "OK\\0\\0"  part config
                "NO\\0\\0"  part words
 
 `verb` is `create` (of OCI's create, and of run and restore, which make a container, too) or `exec`; `id` the
 container's, as the engine calls it; `bundle` the folder of the bundle (empty for exec). `config` is the JSON of the
 bundle's config.json, or for exec that of the process (runtime-spec config.md, "Process"); in the answer, what is to be
 there instead. `words` are UTF-8, for people: the engine passes them on.
-
-`steps` is a little program that the front carries out, in a mount namespace of its own, before it becomes the runtime;
-empty for nearly all. It consists of tokens, each ended by a NUL byte: a step's name and its arguments. A front that
-does not know a step fails. The steps:
-
-    userns PATH              the user namespace (a pin of it) whose mapping all that follows use
-    layer SOURCE TARGET      a clone of what is at the folder SOURCE, with shifted owners, mounted at TARGET
-    overlay OPTIONS TARGET   an overlay, with the options as mount(2) takes them, mounted at TARGET
 
 Limits: the front gives up 5 s after it began, and refuses an answer above `LARGEST`.
 """
@@ -26,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 MAGIC = b"CRF1"
@@ -55,10 +46,9 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What it is told: the configuration that is to take the place of the engine's, and steps (see above)."""
+    """What it is told: the configuration that is to take the place of the engine's."""
 
     config: bytes
-    steps: tuple[str, ...] = ()
 
 
 def encode_question(question: Question) -> bytes:
@@ -68,8 +58,8 @@ def encode_question(question: Question) -> bytes:
 
 
 def encode_answer(answer: Answer) -> bytes:
-    """The bytes of an answer. Raises ValueError for a step with a NUL byte, and for a part that is too long."""
-    return OK + _part(answer.config) + _part(_steps(answer.steps))
+    """The bytes of an answer. Raises ValueError for a configuration that is too long."""
+    return OK + _part(answer.config)
 
 
 def encode_refusal(words: str) -> bytes:
@@ -102,9 +92,3 @@ def _part(content: bytes) -> bytes:
     if len(content) > LARGEST:
         raise ValueError(f"{len(content)} bytes are more than the front takes")
     return _LENGTH.pack(len(content)) + content
-
-
-def _steps(tokens: Sequence[str]) -> bytes:
-    if any("\0" in token for token in tokens):
-        raise ValueError("a step cannot contain a NUL byte")
-    return b"".join(token.encode(errors="surrogateescape") + b"\0" for token in tokens)

@@ -146,7 +146,7 @@ vm() {
     [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || install "Debian's keys" debian-archive-keyring
 }
 
-foreign() { # an assembler by apt, an emulator as .cache/bin/qemu-ARCH-static
+foreign() { # an assembler and a compiler by apt, an emulator as .cache/bin/qemu-ARCH-static
     local cpu package found
     case $(uname -m) in
         x86_64) cpu=aarch64 package=binutils-aarch64-linux-gnu ;;
@@ -154,6 +154,7 @@ foreign() { # an assembler by apt, an emulator as .cache/bin/qemu-ARCH-static
         *) return 0 ;;
     esac
     ensure "$cpu-linux-gnu-as" "$package"
+    ensure "$cpu-linux-gnu-gcc" "${package/binutils/gcc}"
     if have "qemu-$cpu-static" || [ -x ".cache/bin/qemu-$cpu-static" ]; then return 0; fi
     unpack qemu-user-static "an emulator of $cpu"
     found=.cache/packages/qemu-user-static/usr/bin/qemu-$cpu-static

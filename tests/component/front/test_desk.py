@@ -14,6 +14,7 @@ import pytest
 
 from crishim.errors import InvalidArgument
 from crishim.front import desk as desk_module
+from crishim.front import wire
 from crishim.front.desk import Desk
 from crishim.front.wire import MAGIC, Answer, Question, encode_answer, encode_question, encode_refusal
 
@@ -25,7 +26,7 @@ class Answers:
 
     def __init__(self) -> None:
         self.asked: list[Question] = []
-        self.answer: Answer | Exception = Answer(b'{"b": 2}', ("userns", "/x"))
+        self.answer: Answer | Exception = Answer(b'{"b": 2}')
         self.gate = asyncio.Event()
         self.gate.set()
         self.begun = asyncio.Event()
@@ -67,7 +68,7 @@ async def ask(desk: Desk, sent: bytes = encode_question(QUESTION), *, end: bool 
 
 
 async def test_who_asks_is_answered(desk: Desk, answers: Answers) -> None:
-    assert await ask(desk) == encode_answer(Answer(b'{"b": 2}', ("userns", "/x")))
+    assert await ask(desk) == encode_answer(Answer(b'{"b": 2}'))
     assert answers.asked == [QUESTION]
     assert (desk.answered, desk.refused) == (1, 0)
 
@@ -96,9 +97,12 @@ async def test_what_goes_wrong_becomes_words(desk: Desk, answers: Answers, error
     assert await ask(desk) == encode_answer(Answer(b"{}")), "and the next one is answered"
 
 
-async def test_an_answer_that_cannot_be_sent_becomes_words(desk: Desk, answers: Answers) -> None:
-    answers.answer = Answer(b"{}", ("a\0b",))
-    assert await ask(desk) == encode_refusal("a step cannot contain a NUL byte")
+async def test_an_answer_that_cannot_be_sent_becomes_words(
+    desk: Desk, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "LARGEST", 50)
+    answers.answer = Answer(b"x" * 51)
+    assert await ask(desk) == encode_refusal("51 bytes are more than the front takes")
 
 
 def part(size: int, content: bytes = b"") -> bytes:
@@ -142,7 +146,7 @@ async def test_who_says_nothing_is_dropped_and_holds_nobody_up(
     assert await ask(desk) == b""
     answers.gate.set()
     monkeypatch.setattr(desk_module, "PATIENCE", 5.0)
-    assert await ask(desk) == encode_answer(Answer(b'{"b": 2}', ("userns", "/x")))
+    assert await ask(desk) == encode_answer(Answer(b'{"b": 2}'))
 
 
 async def test_who_leaves_holds_nobody_up(desk: Desk, answers: Answers) -> None:
@@ -168,6 +172,6 @@ async def test_what_a_killed_server_left_is_replaced(desk: Desk, answers: Answer
     """Nothing answers there any more but the new one."""
     other = Desk(desk.path, answers, uid=os.getuid())
     await other.start()
-    assert await ask(other) == encode_answer(Answer(b'{"b": 2}', ("userns", "/x")))
+    assert await ask(other) == encode_answer(Answer(b'{"b": 2}'))
     assert other.answered == 1
     await other.stop()
