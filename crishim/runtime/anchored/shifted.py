@@ -16,8 +16,10 @@ from crishim.front import idmap
 from crishim.runtime.anchored.pod import kinds_of
 from crishim.runtime.core import Runtime
 from crishim.runtime.objects import Container
-from crishim.runtime.oci.parts import mapping, objects
+from crishim.runtime.oci.parts import mapping, objects, texts
 from crishim.runtime.oci.wish import Wish
+
+_FORBIDDING = {"nosuid": os.ST_NOSUID, "nodev": os.ST_NODEV, "noexec": os.ST_NOEXEC}
 
 log = logging.getLogger(__name__)
 
@@ -45,10 +47,20 @@ def with_shifted(config: dict[str, Any], wish: Wish, place: str) -> dict[str, An
                 target = os.path.join(place, f"mount-{number}")
                 idmap.shift(str(mount.get("source")), target, user)
                 mount["source"] = target
+            if mount.get("type") == "bind":
+                mount["options"] = _with_locked(texts(mount, "options"), str(mount.get("source")))
     except BaseException:
         idmap.release(place)
         raise
     return {**config, "root": {**mapping(config, "root"), "path": root}, "mounts": mounts}
+
+
+def _with_locked(options: list[str], source: str) -> list[str]:
+    """Options with what the source's own mount forbids: nobody in a user namespace may allow it, and an OCI runtime
+    that makes such a mount read-only without saying so would try (mount_namespaces(7))."""
+    flags = os.statvfs(source).f_flag
+    forbidden = [name for name, flag in _FORBIDDING.items() if flags & flag]
+    return [*options, *(name for name in forbidden if name not in options)]
 
 
 async def release_shifted(rt: Runtime, container: Container) -> None:

@@ -35,7 +35,7 @@ RUN = pb.IDMapping(container_id=0, host_id=HOST_ID, length=LENGTH)
 USER = pb.UserNamespace(mode=pb.POD, uids=[RUN], gids=[RUN])
 OPTIONS = pb.NamespaceOption(pid=pb.CONTAINER, userns_options=USER)
 IN_IT = linux(namespace_options=OPTIONS)
-SHIFTED = {"uidMappings": [RUN], "gidMappings": [RUN]}
+SHIFTED: dict[str, Any] = {"uidMappings": [RUN], "gidMappings": [RUN]}
 
 
 @pytest.fixture(scope="module")
