@@ -125,14 +125,18 @@ def engine_socket(engine: TestEngine) -> Path:
 
 @pytest.fixture
 def new_engine(world_folder: Path) -> Iterator[Callable[..., TestEngine]]:
-    """``new_engine(config=, flags=, binaries=)`` starts an engine of the test's own, which may be killed or frozen."""
+    """``new_engine(config=, flags=, binaries=, twins=)`` starts an engine of the test's own, to be killed or frozen."""
     with contextlib.ExitStack() as stack:
 
         def start(
-            config: Mapping[str, Any] | None = None, flags: Sequence[str] = (), binaries: Path | None = None
+            config: Mapping[str, Any] | None = None,
+            flags: Sequence[str] = (),
+            binaries: Path | None = None,
+            *,
+            twins: bool = True,
         ) -> TestEngine:
             folder = Path(tempfile.mkdtemp(prefix="engine-", dir=world_folder / "tmp"))
-            return stack.enter_context(TestEngine(folder, binaries or _binaries(), config, flags))
+            return stack.enter_context(TestEngine(folder, binaries or _binaries(), config, flags, twins=twins))
 
         yield start
 

@@ -211,6 +211,8 @@ class Node:
         self._host = replace(found, recursing=await recursing(facts.twins, found.twins))
         if self._host.remark:
             log.info(self._host.remark)
+        if self._host.twins:
+            log.info("the front stands before the runtimes %s", ", ".join(sorted(self._host.twins)))
         first = not self._link.loaded
         self._facts = facts
         self._anchor.forget()  # the engine may have been started again

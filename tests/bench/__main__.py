@@ -10,6 +10,7 @@ from pathlib import Path
 
 from crishim.cri.v1 import runtime_pb2 as cri
 from tests.bench import (
+    anchored,
     cpu,
     creates,
     events,
@@ -104,9 +105,11 @@ def measure(
         written += logs.measure_idle(served, "busybox")
     with serve(folder / "g", engine.url, "--network", "embedded") as served:
         own += verbs.measure_embedded(served, images.BUSYBOX_REF, max(10, rounds // 3))
+    carried = anchored.measure(engine, folder / "h", max(10, rounds // 3))
     written += logs.measure_writer()
     measured += in_section("Memory and start", start)
     measured += in_section("Own share of each verb", own)
+    measured += in_section("Pods without a process (the runtime front)", carried)
     measured += in_section("CreateContainer beside the raw engine's create", made)
     measured += in_section("Calls that only read", calls)
     measured += in_section("Lists by number of containers, simulated engine", lists)

@@ -19,6 +19,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from crishim.engine.twins import PREFIX, twin_name
+from crishim.front.install.files import TwinFiles, program_bytes
+from crishim.front.twins import TwinConf
 from tests.env import cgroups, front, linux, processes
 from tests.env.http_api import EngineApi, EngineApiError
 
@@ -39,12 +42,14 @@ class TestEngine:
         binaries: Path | None = None,
         config: Mapping[str, Any] | None = None,
         flags: Sequence[str] = (),
+        *,
+        twins: bool = True,
     ) -> None:
         """``folder``: made on start, removed on stop; where overlay2 works; a short path, for the sockets in it.
 
         ``binaries``: a folder with dockerd, containerd, the shim, runc and docker-init of another engine than the
         system's, and perhaps a daemon.json of keys that belong to it.  ``config``: more keys for daemon.json.
-        ``flags``: more flags for dockerd.
+        ``flags``: more flags for dockerd.  ``twins``: whether each runtime has a fronted twin (``front_asks``).
         """
         self.folder = folder
         self.socket = folder / "docker.sock"
@@ -53,6 +58,8 @@ class TestEngine:
         self._path = f"{binaries}:{_search_path()}" if binaries else _search_path()
         self._config = _own_config(binaries) | dict(config or {})
         self._flags = list(flags)
+        self._twins = twins
+        self._desk: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._cgroups = self._cgroup_parents()
 
@@ -96,7 +103,9 @@ class TestEngine:
             return
         dockerd = self._program("dockerd")
         self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / "daemon.json").write_text(json.dumps(self._daemon_json(), indent=1))
+        settings = self._daemon_json()
+        self._place_twins(settings)
+        (self.folder / "daemon.json").write_text(json.dumps(settings, indent=1))
         (self.folder / "docker.pid").unlink(missing_ok=True)
         command = [
             str(dockerd),
@@ -172,6 +181,13 @@ class TestEngine:
         """Undo ``freeze``."""
         os.kill(self.pid, signal.SIGCONT)
 
+    def front_asks(self, desk: Path | None) -> None:
+        """From now on the fronts ask at this socket, so that the server there uses them, once it starts or reads the
+        engine's settings anew; None, and at first: at none, and then they start nothing."""
+        self._desk = desk
+        if self.folder.exists():
+            self._place_twins(self._daemon_json())
+
     # ------------------------------------------------------------ parts
 
     def _program(self, name: str) -> Path:
@@ -189,7 +205,26 @@ class TestEngine:
             settings["runtimes"] = {"front": {"path": str(runtime)}}
         settings |= self._config
         settings["runtimes"] = {ALTERNATIVE_RUNTIME: {"path": str(runtime)}} | settings.get("runtimes", {})
+        if self._twins:
+            programs = {twin_name(name): {"path": str(self._twin(name).program)} for name in self._runtimes(settings)}
+            settings["runtimes"] |= programs
         return settings
+
+    def _runtimes(self, settings: Mapping[str, Any]) -> dict[str, str]:
+        """The runtimes that have twins, with their programs."""
+        named = {name: str(entry["path"]) for name, entry in settings["runtimes"].items() if "path" in entry}
+        return {name: path for name, path in named.items() if not name.startswith(PREFIX)} | {
+            "runc": str(self._program("runc"))
+        }
+
+    def _twin(self, runtime: str) -> TwinFiles:
+        return TwinFiles(self.folder / "front" / twin_name(runtime))
+
+    def _place_twins(self, settings: Mapping[str, Any]) -> None:
+        """Write the programs and what they are told."""
+        for name, path in self._runtimes(settings).items() if self._twins else ():
+            desk = str(self._desk or self.folder / "front" / "nobody.sock")
+            self._twin(name).place(program_bytes(), TwinConf(path, desk))
 
     def _wait_ready(self) -> None:
         deadline = time.monotonic() + START_LIMIT

@@ -90,6 +90,10 @@ class Controls:
             raise RuntimeError("closed for good")
         self._gate.reopen()
 
+    def reload(self) -> None:
+        """Tell that the engine has read its settings anew: what `connect` answers from now on may be different."""
+        self._machine.hub.emit("daemon", "reload", "simulated", self._machine.now(), {})
+
     def restart_container(self, id_or_name: str) -> None:
         """What `docker restart` does: the program ends and another process begins."""
         self._machine.restart(self._machine.find(id_or_name))

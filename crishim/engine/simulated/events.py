@@ -56,7 +56,7 @@ class EventHub:
 
     def emit(
         self,
-        kind: Literal["container", "image"],
+        kind: Literal["container", "image", "daemon"],
         action: str,
         object_id: str,
         time: int,

@@ -35,6 +35,7 @@ async def install(engine: Engine, process: EngineProcess, plan: Plan, places: Pl
     except OSError as error:
         raise FrontProblem(f"cannot write {error.filename}: {error.strerror}") from error
     if not plan.fresh:
+        process.reload()
         return
     names = [twin.name for twin in plan.fresh]
     try:
@@ -51,6 +52,7 @@ async def install(engine: Engine, process: EngineProcess, plan: Plan, places: Pl
             say(f"proven: {twin.name} asks, is refused, and runs what it is told")
         for twin in plan.fresh:
             twin.files.tell(twin.conf)
+        process.reload()  # nothing is new to the engine; a server looks at its twins whenever the engine has reloaded
     except BaseException as error:
         undoing = asyncio.ensure_future(_undo(engine, process, plan))
         try:

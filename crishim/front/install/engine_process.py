@@ -56,7 +56,7 @@ class EngineProcess:
 
     def _flag(self, name: str) -> str:
         value = ""
-        for word, following in zip(self.arguments, [*self.arguments[1:], ""], strict=True):
+        for word, following in zip(self.arguments, [*self.arguments[1:], ""], strict=False):
             if word == f"--{name}":
                 value = following
             elif word.startswith(f"--{name}="):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -18,6 +19,8 @@ from tests.env.engine import TestEngine
 from tests.integration.server.residue import BRIDGES, Quiet, assert_nothing_left, assert_store_empty, remove_containers
 from tests.integration.server.serving import CrishimServer
 
+FRONTED = os.environ.get("CRISHIM_TEST_FRONT") == "1"
+"""Whether every server has the front, and not only those of tests that want it."""
 _numbers = itertools.count(1)
 _failed = pytest.StashKey[bool]()
 
@@ -36,12 +39,16 @@ class Shared:
     """The server that tests share: started when it is wanted, and halted for a test that wants the engine alone."""
 
     server: CrishimServer
+    fronted: TestEngine | None = None
+    """The engine whose fronts ask it."""
     quiet: Quiet | None = None
     """Of this life. Not of each test: so a leak of a few descriptors in each shows, too."""
 
     def running(self) -> Quiet:
         """Start it unless it runs; what it was like then."""
         if self.quiet is None or not self.server.running:
+            if self.fronted is not None:
+                self.fronted.front_asks(self.server.desk)
             self.server.start()
             self.quiet = Quiet.of(self.server)
         return self.quiet
@@ -58,7 +65,10 @@ class Shared:
 def shared(engine: TestEngine, busybox_image: str, world_folder: Path) -> Iterator[Shared]:
     """What `server` and `alone` are made of."""
     assert busybox_image
-    shared = Shared(CrishimServer(engine.url, world_folder / "tmp" / "shared", flags=["--log-level=debug"]))
+    shared = Shared(
+        CrishimServer(engine.url, world_folder / "tmp" / "shared", flags=["--log-level=debug"]),
+        engine if FRONTED else None,
+    )
     yield shared
     shared.halt()
     if shared.server.folder.exists():
@@ -91,19 +101,22 @@ def server(request: pytest.FixtureRequest, shared: Shared, engine: TestEngine) -
 def new_server(
     request: pytest.FixtureRequest, alone: None, engine: TestEngine, busybox_image: str, world_folder: Path
 ) -> Iterator[Callable[..., CrishimServer]]:
-    """``new_server(engine_url=, cni=, flags=)``: a server, not started yet, removed after the test.
+    """``new_server(engine_url=, cni=, flags=, fronted=)``: a server, not started yet, removed after the test.
 
-    Its log is shown when the test fails.
+    ``fronted``: the shared engine's fronts ask it. Its log is shown when the test fails.
     """
     assert busybox_image
     servers: list[CrishimServer] = []
 
-    def make(engine_url: str = engine.url, **settings: Any) -> CrishimServer:
+    def make(engine_url: str = engine.url, *, fronted: bool = FRONTED, **settings: Any) -> CrishimServer:
         # Not tmp_path: a unix socket's path may have 107 bytes.
         servers.append(CrishimServer(engine_url, world_folder / "tmp" / f"s{next(_numbers)}", **settings))
+        if fronted and engine_url == engine.url:
+            engine.front_asks(servers[-1].desk)
         return servers[-1]
 
     yield make
+    engine.front_asks(None)
     for server in servers:
         if request.node.stash.get(_failed, False) and server.log.exists():
             print(f"----- {server.log}\n{server.log.read_text(errors='replace')[-20_000:]}")

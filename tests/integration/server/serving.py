@@ -68,6 +68,11 @@ class CrishimServer:
         return self.folder / "netns"
 
     @property
+    def desk(self) -> Path:
+        """Where runtime fronts ask it (``TestEngine.front_asks``)."""
+        return self.folder / "run" / "front.sock"
+
+    @property
     def logs(self) -> Path:
         """Where pods' log directories lie."""
         return self.folder / "logs"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
@@ -103,6 +104,21 @@ async def test_away_and_back(room: Room) -> None:
     room.engine.come_back()
     assert await room.link.wait_connected(5)
     assert room.told.count("connect") == 2
+
+
+async def test_settings_that_the_engine_has_read_anew_are_known(room: Room) -> None:
+    changes: list[EngineFacts] = []
+    room.link.subscribe(lambda: changes.append(room.link.facts))
+    await room.link.start()
+    assert await room.link.wait_connected(5)
+    room.engine.facts = replace(room.engine.facts, twins={"runc": "/front/crishim-runc"})
+    room.engine.reload()
+    await room.told_of("connect", 2)
+    await room.told_of("compare", room.told.count("compare") + 1)
+    assert room.link.facts.twins == {"runc": "/front/crishim-runc"}
+    assert [facts.twins for facts in changes] == [{}, {"runc": "/front/crishim-runc"}]
+    assert (room.link.connections, room.link.losses) == (1, 0), "the engine was never away"
+    assert "reload" not in room.told
 
 
 @pytest.mark.parametrize("error", [EngineTimeout("late"), EngineError("?"), KeyError("a bug of ours")])

@@ -134,3 +134,18 @@ def test_what_runtimes_say_that_they_can() -> None:
     ):
         given = replace(facts, kernel=kernel, api_version=api)
         assert recurses_readonly(given, runtime_name) is able
+
+
+def test_fronted_twins_are_no_runtimes_of_pods() -> None:
+    runtimes = {
+        "runc": {"path": "runc"},
+        "crishim-runc": {"path": "/front/crishim-runc"},
+        "crishim-mine": {"path": "/mine"},
+        "kata": {"runtimeType": "io.containerd.kata.v2"},
+        "wordy": {"path": "/w", "runtimeArgs": ["--a", "b"]},
+    }
+    facts = facts_from(VERSION, INFO | {"Runtimes": runtimes, "DefaultRuntime": "crishim-runc"}, (1, 51), 7)
+    assert facts.runtimes == ("crishim-mine", "kata", "runc", "wordy")
+    assert facts.default_runtime == "runc", "pods without a handler need no front"
+    assert facts.twins == {"runc": "/front/crishim-runc"}
+    assert facts.programs == {"crishim-mine": ("/mine",), "runc": ("runc",), "wordy": ("/w", "--a", "b")}

@@ -151,6 +151,9 @@ def test_handlers(facts: EngineFacts) -> None:
     assert [make_runtime(handler, facts) for handler in ("", "runc", "runsc")] == ["runc", "runc", "runsc"]
     with pytest.raises(UnknownRuntimeHandler, match=r"kata.*runc, runsc"):
         make_runtime("kata", facts)
+    fronted = dataclasses.replace(facts, twins={"runc": "/front/crishim-runc"})
+    with pytest.raises(UnknownRuntimeHandler, match="own front of the runtime 'runc', which is the handler to name"):
+        make_runtime("crishim-runc", fronted)
 
 
 # --- container
