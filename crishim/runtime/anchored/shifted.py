@@ -38,9 +38,8 @@ def with_shifted(config: dict[str, Any], wish: Wish, place: str) -> dict[str, An
     merged = mapping(config, "root").get("path")
     if user is None or ids is None or not isinstance(merged, str) or not merged.startswith("/"):
         raise FrontFailed("there is no root file system whose owners could be shifted")
-    owner = (ids.uids[0].host_id, ids.gids[0].host_id)
-    root = idmap.make_root(merged, place, user, owner)
     try:
+        root = idmap.make_root(merged, place, user, (ids.uids[0].host_id, ids.gids[0].host_id))
         mounts = [dict(mount) for mount in objects(config, "mounts")]
         for number, mount in enumerate(mounts):
             if mount.get("destination") in wish.shifted:
@@ -49,8 +48,10 @@ def with_shifted(config: dict[str, Any], wish: Wish, place: str) -> dict[str, An
                 mount["source"] = target
             if mount.get("type") == "bind":
                 mount["options"] = _with_locked(texts(mount, "options"), str(mount.get("source")))
-    except BaseException:
+    except BaseException as error:
         idmap.release(place)
+        if isinstance(error, OSError):
+            raise FrontFailed(f"owners cannot be shifted: {error}") from error
         raise
     return {**config, "root": {**mapping(config, "root"), "path": root}, "mounts": mounts}
 
