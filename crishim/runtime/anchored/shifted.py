@@ -16,8 +16,10 @@ from crishim.front import idmap
 from crishim.runtime.anchored.pod import kinds_of
 from crishim.runtime.core import Runtime
 from crishim.runtime.objects import Container
-from crishim.runtime.oci.parts import mapping, objects
+from crishim.runtime.oci.parts import mapping, objects, texts
 from crishim.runtime.oci.wish import Wish
+
+_FORBIDDING = {"nosuid": os.ST_NOSUID, "nodev": os.ST_NODEV, "noexec": os.ST_NOEXEC}
 
 log = logging.getLogger(__name__)
 
@@ -36,19 +38,30 @@ def with_shifted(config: dict[str, Any], wish: Wish, place: str) -> dict[str, An
     merged = mapping(config, "root").get("path")
     if user is None or ids is None or not isinstance(merged, str) or not merged.startswith("/"):
         raise FrontFailed("there is no root file system whose owners could be shifted")
-    owner = (ids.uids[0].host_id, ids.gids[0].host_id)
-    root = idmap.make_root(merged, place, user, owner)
     try:
+        root = idmap.make_root(merged, place, user, (ids.uids[0].host_id, ids.gids[0].host_id))
         mounts = [dict(mount) for mount in objects(config, "mounts")]
         for number, mount in enumerate(mounts):
             if mount.get("destination") in wish.shifted:
                 target = os.path.join(place, f"mount-{number}")
                 idmap.shift(str(mount.get("source")), target, user)
                 mount["source"] = target
-    except BaseException:
+            if mount.get("type") == "bind":
+                mount["options"] = _with_locked(texts(mount, "options"), str(mount.get("source")))
+    except BaseException as error:
         idmap.release(place)
+        if isinstance(error, OSError):
+            raise FrontFailed(f"owners cannot be shifted: {error}") from error
         raise
     return {**config, "root": {**mapping(config, "root"), "path": root}, "mounts": mounts}
+
+
+def _with_locked(options: list[str], source: str) -> list[str]:
+    """Options with what the source's own mount forbids: nobody in a user namespace may allow it, and an OCI runtime
+    that makes such a mount read-only without saying so would try (mount_namespaces(7))."""
+    flags = os.statvfs(source).f_flag
+    forbidden = [name for name, flag in _FORBIDDING.items() if flags & flag]
+    return [*options, *(name for name in forbidden if name not in options)]
 
 
 async def release_shifted(rt: Runtime, container: Container) -> None:

@@ -35,7 +35,7 @@ RUN = pb.IDMapping(container_id=0, host_id=HOST_ID, length=LENGTH)
 USER = pb.UserNamespace(mode=pb.POD, uids=[RUN], gids=[RUN])
 OPTIONS = pb.NamespaceOption(pid=pb.CONTAINER, userns_options=USER)
 IN_IT = linux(namespace_options=OPTIONS)
-SHIFTED = {"uidMappings": [RUN], "gidMappings": [RUN]}
+SHIFTED: dict[str, Any] = {"uidMappings": [RUN], "gidMappings": [RUN]}
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +155,7 @@ def test_users_and_privileges(world: CrishimServer, fronted: FrontedEngine) -> N
     assert "Read-only" in pod.say("touch /x 2>&1; true", linux=read_only)
     privileged = linux(namespace_options=OPTIONS, privileged=True)
     said = pod.say(
-        "mount -t tmpfs none /mnt 2>&1 && echo mounted; cat /proc/sys/net/ipv4/ip_forward /proc/sys/kernel/msgmax;"
+        "mkdir /m; mount -t tmpfs none /m 2>&1 && echo mounted; cat /proc/sys/net/ipv4/ip_forward /proc/sys/kernel/msgmax;"
         " ip link add d0 type dummy 2>&1; cat /proc/self/uid_map",
         linux=privileged,
     )
