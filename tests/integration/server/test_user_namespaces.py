@@ -155,7 +155,8 @@ def test_users_and_privileges(world: CrishimServer, fronted: FrontedEngine) -> N
     assert "Read-only" in pod.say("touch /x 2>&1; true", linux=read_only)
     privileged = linux(namespace_options=OPTIONS, privileged=True)
     said = pod.say(
-        "mkdir /m; mount -t tmpfs none /m 2>&1 && echo mounted; cat /proc/sys/net/ipv4/ip_forward /proc/sys/kernel/msgmax;"
+        "mkdir /m; mount -t tmpfs none /m 2>&1 && echo mounted;"
+        " cat /proc/sys/net/ipv4/ip_forward /proc/sys/kernel/msgmax;"
         " ip link add d0 type dummy 2>&1; cat /proc/self/uid_map",
         linux=privileged,
     )
