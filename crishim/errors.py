@@ -74,7 +74,6 @@ class InvalidArgument(CRIError):
 
 class UnsupportedField(InvalidArgument):
     """A field of the request is legal in CRI, but this version, engine or node cannot do what it asks.
-
     Nothing was touched: a field is carried out or refused, never dropped.
 
     Caller: leave the field out, or read in docs/fields.md what it needs.
@@ -181,7 +180,6 @@ class ContainerStartFailed(CRIError):
 
 class ExecFailed(CRIError):
     """The engine could not start the process in the container: no such executable or user, not executable.
-
     The message is the engine's own. Nothing of the process ran, so it has neither output nor exit code.
 
     Caller: correct the command; look into the image for what is there.
@@ -243,7 +241,6 @@ class RegistryUnavailable(CRIError):
 
 class SignatureValidationFailed(CRIError):
     """The image's signature does not satisfy the node's policy.
-
     The code is UNKNOWN because a kubelet recognises the message's beginning only then.
 
     Caller: sign the image, or change the policy; repeating does not help.
@@ -392,9 +389,7 @@ class LogFailed(CRIError):
 
 
 class FrontFailed(CRIError):
-    """What was asked for is the runtime front's to carry, and it cannot be.
-
-    Nothing runs without it: a container that was being started did not start.
+    """What was asked for is the runtime front's to carry, and it cannot be; nothing runs without it.
 
     Caller: see to what the text names; `crishim check` tells whether the front is as it should be.
     """

@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Coroutine, Iterable
+from typing import Any, TypeVar
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+async def gather_two(first: Coroutine[Any, Any, A], second: Coroutine[Any, Any, B]) -> tuple[A, B]:
+    """`gather_all` of two; returns what both return."""
+    a, b = asyncio.ensure_future(first), asyncio.ensure_future(second)
+    await gather_all((a, b))
+    return a.result(), b.result()
 
 
 async def gather_all(work: Iterable[Awaitable[object]]) -> None:

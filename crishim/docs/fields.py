@@ -64,6 +64,7 @@ _PROCESS, _POD = f"{_INT}test_fields_process.py::", f"{_INT}test_fields_pod.py::
 _FULL, _IMAGES = f"{_INT}test_fields_fullest.py::", f"{_INT}test_fields_image.py::"
 _FULLEST = f"{_FULL}test_the_fullest_container"
 _FRONT = f"{_INT}test_front_fields.py::"
+_USERS = f"{_INT}test_user_namespaces.py::test_root_inside_is_nobody_outside"
 _VM = "tests/vm/"
 FRONT = "the front"
 
@@ -128,7 +129,12 @@ def _apparmor(where: str = "") -> Field:
     return _where("apparmor", Node.APPARMOR, UnsupportedField, f"{_VM}test_apparmor.py::test_spec", note)
 
 
-_USERNS = _no("namespace_options.userns_options", "a pod's own is not in the engine's API; the host's (NODE) is taken")
+_USERNS = _front(
+    "namespace_options.userns_options",
+    _USERS,
+    "the host's (NODE) is taken everywhere; a pod's own with PID namespaces of the containers, and not with the host's",
+    needs="Linux 5.19 and overlays as root file systems",
+)
 _UNIFIED = _front(
     "unified",
     f"{_VM}test_front.py::test_files_of_the_cgroup",
@@ -223,8 +229,8 @@ CONTAINER = (
             "without SELinux there is nothing to relabel",
         ),
         _is("mounts.propagation", f"{_POD}test_propagation"),
-        _no("mounts.uidMappings", "idmapped mounts are not in the engine's API"),
-        _no("mounts.gidMappings", "idmapped mounts are not in the engine's API"),
+        _front("mounts.uidMappings", _USERS, "those of the pod's user namespace", needs="a user namespace of the pod"),
+        _front("mounts.gidMappings", _USERS, "those of the pod's user namespace", needs="a user namespace of the pod"),
         _where(
             "mounts.recursive_read_only",
             Feature.READONLY_RECURSION,

@@ -114,6 +114,7 @@ With it, these are in force on every engine; without, they are refused by name (
 | mount options `noexec`, `nodev`, `nosuid` (of the mount, not of what is mounted below) | |
 | recursively read-only mounts | Linux 5.12; a runtime whose `features` tell `rro` (runc 1.1) |
 | `unified` | cgroup version 2 |
+| user namespaces of pods, with shifted owners of volumes | Linux 5.19; images in overlays (overlay2, containerd) |
 | limits of huge pages | cgroups that limit them |
 
 - Only containers that ask for one of these are run by the front's twin of their runtime (`crishim-runc` for `runc`);
@@ -122,6 +123,10 @@ With it, these are in force on every engine; without, they are refused by name (
 - `unified` and huge pages can be changed by UpdateContainerResources; crishim writes those files of the cgroup itself.
 - Status tells for each handler whether mounts can be recursively read-only. For mount options CRI has one word for the
   node: it is about the default handler.
+- A pod with a user namespace is anchored (`--carrier`), has its own network and IPC, and containers with PID namespaces
+  of their own. Its containers see the engine's files once more, with shifted owners; on disk these stay as they are.
+  As two overlays then lie over the same layers, `docker cp` and `docker commit` of a running one are not supported.
+  Volumes must lie on a file system that can shift owners; the start of the container fails with its name otherwise.
 - Supplemental groups by the policy Strict need no front: the user's own group is named by number, and then no engine
   adds those of the image, neither at the start nor in an exec.
 - Environment values that are not UTF-8 stay refused: what engine and front say to a runtime is JSON, which is text.

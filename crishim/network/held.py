@@ -15,25 +15,37 @@ import contextlib
 import ctypes
 import fcntl
 import os
+import select
 import socket
 import struct
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from crishim.errors import NetnsError
+from crishim.model import IDMapping
 from crishim.network import mounts, netns
 
-Kind = Literal["network", "ipc", "uts"]
-FLAGS: Mapping[Kind, int] = {"network": 0x40000000, "ipc": 0x08000000, "uts": 0x04000000}
+Kind = Literal["network", "ipc", "uts", "user"]
+FLAGS: Mapping[Kind, int] = {"network": 0x40000000, "ipc": 0x08000000, "uts": 0x04000000, "user": 0x10000000}
 """CLONE_NEW… of each kind."""
-NAMES: Mapping[Kind, str] = {"network": "net", "ipc": "ipc", "uts": "uts"}
+NAMES: Mapping[Kind, str] = {"network": "net", "ipc": "ipc", "uts": "uts", "user": "user"}
 """Their names in /proc/PID/ns."""
 SHM = "shm"
 _NS_GET_NSTYPE = 0xB703
 _IPC_SETTINGS = ("kernel/shm", "kernel/msg", "kernel/sem", "fs/mqueue/")
 _FOLDER_SIZE = 1 << 20
 """Bytes of the file system on a pod's folder."""
+_OWNER = """
+import ctypes, os, sys
+failed = ctypes.CDLL(None, use_errno=True).unshare(int(sys.argv[1])) != 0
+print(ctypes.get_errno() if failed else 0, flush=True)
+os.read(0, 1)
+"""
+"""A process that makes a user namespace with others that it owns, and stays until it is ended."""
+_OWNER_LIMIT = 10.0
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 0x1
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -54,6 +66,18 @@ class Wanted:
     """Bytes of /dev/shm, which goes with the IPC namespace."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Name to text."""
+    writable_sys: bool = False
+    """Whether privileged containers are to come. The first mount of /sys in a network namespace decides for all later
+    ones whether they can be written: with one that an ordinary container has made, a privileged one's could not."""
+    uids: IDMapping | None = None
+    """Users of the user namespace, which owns the others; None, as long as `kinds` has no `user`."""
+    gids: IDMapping | None = None
+    """Groups of it."""
+
+    @property
+    def owner(self) -> tuple[int, int]:
+        """User and group on the host that are root for the pod's containers."""
+        return (self.uids.host_id if self.uids else 0, self.gids.host_id if self.gids else 0)
 
 
 def pin_of(kind: Kind, net_path: str, folder: str) -> str:
@@ -72,19 +96,21 @@ def make_sync(net_path: str, folder: str, wanted: Wanted) -> None:
     try:
         with _told(f"{folder} cannot be mounted"):
             mounts.mount_tmpfs(folder, f"mode=755,size={_FOLDER_SIZE}")
-        _unshare(wanted.kinds)
-        if "uts" in wanted.kinds:
-            _set_hostname(wanted.hostname)
-        if "network" in wanted.kinds:
-            _raise_loopback()
-            netns.write_settings(net_path, netns.ipv6_settings())
-        netns.write_settings(net_path if "network" in wanted.kinds else folder, settings)
-        for kind in sorted(wanted.kinds):
-            _pin(kind, pin_of(kind, net_path, folder))
+        with _made(wanted) as made:
+            if "uts" in wanted.kinds:
+                _set_hostname(wanted.hostname)
+            if "network" in wanted.kinds:
+                _raise_loopback()
+                netns.write_settings(net_path, netns.ipv6_settings())
+            netns.write_settings(net_path if "network" in wanted.kinds else folder, settings)
+            if wanted.writable_sys and "network" in wanted.kinds and "user" not in wanted.kinds:
+                _make_sys(os.path.join(folder, "sys"))
+            for kind in sorted(wanted.kinds):
+                _pin(kind, f"{made}/{NAMES[kind]}", pin_of(kind, net_path, folder))
         if "ipc" in wanted.kinds:
             _make_shm(os.path.join(folder, SHM), wanted.shm_size)
         for name, text in wanted.files.items():
-            _write(os.path.join(folder, name), text)
+            _write(os.path.join(folder, name), text, wanted.owner)
     except BaseException:
         unmake_sync(net_path, folder)
         raise
@@ -187,6 +213,41 @@ def _call(function: Callable[..., int], *arguments: object) -> None:
         raise OSError(code, os.strerror(code))
 
 
+@contextlib.contextmanager
+def _made(wanted: Wanted) -> Iterator[str]:
+    """Make the namespaces and enter them, but for the user namespace; gives the folder that shows them, inside."""
+    if "user" not in wanted.kinds:
+        _unshare(wanted.kinds)
+        yield "/proc/thread-self/ns"
+        return
+    with _told("the pod's user namespace cannot be made"):
+        # No thread of ours can: the kernel wants a process that has no other.
+        flags = str(sum(FLAGS[kind] for kind in wanted.kinds))
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _OWNER, flags], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+    with process:
+        try:
+            assert process.stdout is not None
+            ready, _, _ = select.select([process.stdout], [], [], _OWNER_LIMIT)
+            answer = process.stdout.readline() if ready else b""
+            if answer.strip() != b"0":
+                words = os.strerror(int(answer)) if answer.strip().isdigit() else "no answer"
+                raise NetnsError(f"the pod's user namespace cannot be made: {words}")
+            with _told("the pod's user namespace cannot be given its mappings"):
+                for name, ids in (("uid_map", wanted.uids), ("gid_map", wanted.gids)):
+                    assert ids is not None, "a user namespace is wanted with its mappings"
+                    with open(f"/proc/{process.pid}/{name}", "w", encoding="ascii") as file:
+                        file.write(f"{ids.container_id} {ids.host_id} {ids.length}\n")
+            with _told("the pod's namespaces cannot be entered"):
+                for kind in sorted(wanted.kinds - {"user"}):
+                    with open(f"/proc/{process.pid}/ns/{NAMES[kind]}", "rb") as namespace:
+                        _call(_libc.setns, namespace.fileno(), FLAGS[kind])
+            yield f"/proc/{process.pid}/ns"
+        finally:
+            process.kill()
+
+
 def _unshare(kinds: frozenset[Kind]) -> None:
     with _told("the pod's namespaces cannot be made"):
         _call(_libc.unshare, sum(FLAGS[kind] for kind in kinds))
@@ -209,11 +270,11 @@ def _raise_loopback() -> None:
         fcntl.ioctl(made, _SIOCSIFFLAGS, struct.pack("16sH22x", b"lo", flags | _IFF_UP))
 
 
-def _pin(kind: Kind, path: str) -> None:
-    """Pin the calling thread's namespace."""
+def _pin(kind: Kind, source: str, path: str) -> None:
+    """Pin the namespace that procfs shows at `source`."""
     with _told(f"the {kind} namespace cannot be pinned on {path}"):
         os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o444))
-        mounts.mount(f"/proc/thread-self/ns/{NAMES[kind]}", path, mounts.MS_BIND)
+        mounts.mount(source, path, mounts.MS_BIND)
 
 
 def _make_shm(path: str, size: int) -> None:
@@ -222,9 +283,16 @@ def _make_shm(path: str, size: int) -> None:
         mounts.mount_tmpfs(path, f"mode=1777,size={size}")
 
 
-def _write(path: str, text: str) -> None:
+def _make_sys(path: str) -> None:
+    with _told(f"{path} cannot be mounted"):
+        os.mkdir(path, 0o700)
+        mounts.mount_sysfs(path)
+
+
+def _write(path: str, text: str, owner: tuple[int, int]) -> None:
     with _told(f"{path} cannot be written"):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
         with os.fdopen(descriptor, "wb") as file:
             os.fchmod(file.fileno(), 0o644)  # whatever our umask is: containers' users read it
+            os.fchown(file.fileno(), *owner)
             file.write(text.encode())

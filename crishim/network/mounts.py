@@ -49,6 +49,13 @@ def mount_tmpfs(target: str, options: str) -> None:
         raise OSError(code, os.strerror(code), target)
 
 
+def mount_sysfs(target: str) -> None:
+    """Mount the calling thread's view of /sys, to be written.  Raises OSError."""
+    if _libc.mount(b"sysfs", os.fsencode(target), b"sysfs", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, None) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), target)
+
+
 def detach(target: str) -> None:
     """Take the topmost mount off `target` at once, whoever still uses it (MNT_DETACH).  Raises OSError.
 

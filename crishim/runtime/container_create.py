@@ -33,6 +33,7 @@ from crishim.model import (
     ProfileType,
 )
 from crishim.runtime.anchored.carrier import need_twin
+from crishim.runtime.anchored.pod import with_hostname
 from crishim.runtime.container_identity import settle_identity
 from crishim.runtime.container_remove import remove_known
 from crishim.runtime.core import Runtime
@@ -83,7 +84,8 @@ async def create_container(
     spec = await asyncio.to_thread(make_spec) if _names_files(config) else make_spec()
     if sandbox.anchored:
         plain = make_runtime(sandbox.record.runtime_handler, rt.link.facts)
-        spec = replace(spec, runtime=need_twin(plain, rt.host()))
+        env = with_hostname(spec.env, image.env, sandbox.record)
+        spec = replace(spec, runtime=need_twin(plain, rt.host()), env=env)
         if not sandbox.host_network:
             await rt.anchor.ensure()
     if not (spec.entrypoint or spec.command or image.entrypoint or image.command):

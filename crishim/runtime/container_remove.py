@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from crishim.aiokit.steps import step
 from crishim.errors import EngineNotFound, InvalidArgument
+from crishim.runtime.anchored.shifted import release_shifted
 from crishim.runtime.container_stop import kill
 from crishim.runtime.core import Runtime
 
@@ -45,6 +46,7 @@ async def _remove(rt: Runtime, container_id: str) -> None:
         await rt.logs.finish(container_id)
         with suppress(EngineNotFound), step("engine remove", engine=True):
             await rt.link.engine.remove(container_id)
+        await release_shifted(rt, container)
         await rt.logs.drop(container_id)
         rt.index.drop_container(container_id)
         await rt.records.drop_container(container.sandbox_id, container_id)

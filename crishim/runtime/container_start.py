@@ -13,7 +13,6 @@ from crishim.errors import (
     CRIError,
     EngineConflict,
     EngineError,
-    EngineNotFound,
     SandboxNotReady,
 )
 from crishim.model import ContainerState
@@ -94,12 +93,12 @@ async def _ask_to_start(rt: Runtime, container: Container) -> CRIError | None:
                 await rt.anchor.ensure()
             with step("engine start", engine=True):
                 await rt.link.engine.start(container.id)
-        except (EngineConflict, EngineNotFound) as error:
+        except EngineError as error:
             if needs_anchor and not rt.anchor.is_of(container.live.network_mode):
                 return EngineConflict(
                     "the anchor that it was created with was removed: a new container has the new one"
                 )
-            if last or isinstance(error, EngineNotFound):
+            if last or not isinstance(error, EngineConflict):
                 return error
             # The anchor does not run, and nobody has told us so.
             rt.anchor.forget()

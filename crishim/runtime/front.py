@@ -23,6 +23,17 @@ EditOf = Callable[[Index, Question], Edit | None]
 """Gives what is to be done to the configuration a question is about; None: nothing, and then nobody should have
 asked."""
 
+
+class SlowEdit:
+    """An edit that waits for the kernel, and so is made in a thread."""
+
+    def __init__(self, edit: Edit) -> None:
+        self._edit = edit
+
+    def __call__(self, config: Config) -> Config:
+        return self._edit(config)
+
+
 _BLOCKING = 1 << 18
 """Bytes of JSON that are read in a thread: below that the loop waits for less than a few milliseconds."""
 
@@ -50,7 +61,7 @@ class Front:
         edit = self._edit_of(self._index, question)
         if edit is None:
             raise InvalidArgument(f"there is nothing to carry for container {question.id[:13]}")
-        if len(question.config) < _BLOCKING:
+        if len(question.config) < _BLOCKING and not isinstance(edit, SlowEdit):
             return Answer(_rewrite(question.config, edit))
         return Answer(await asyncio.to_thread(_rewrite, question.config, edit))
 

@@ -93,18 +93,23 @@ def node_status(rt: Runtime) -> NodeStatus:
         )
     return NodeStatus(
         conditions=(runtime_ready, network_ready),
-        handlers=_handlers(facts, rt.host()) if facts else (),
+        handlers=_handlers(facts, rt.host(), anchored=rt.settings.carrier != "pause") if facts else (),
         supplemental_groups_policy=facts is not None,
         mount_options=facts is not None and _carries_mount_options(facts, rt.host()),
         info=_info(rt, facts),
     )
 
 
-def _handlers(facts: EngineFacts, host: Host) -> tuple[HandlerFeatures, ...]:
+def _handlers(facts: EngineFacts, host: Host, *, anchored: bool) -> tuple[HandlerFeatures, ...]:
     """The handlers with what each is found able to do; the nameless one is the engine's default runtime."""
     runtimes = [("", facts.default_runtime), *((name, name) for name in sorted(facts.runtimes))]
     return tuple(
-        HandlerFeatures(name, recursive_read_only_mounts=_recurses(facts, host, runtime)) for name, runtime in runtimes
+        HandlerFeatures(
+            name,
+            recursive_read_only_mounts=_recurses(facts, host, runtime),
+            user_namespaces=anchored and make_ways(facts, host, runtime).open(Beyond.USER_NAMESPACE),
+        )
+        for name, runtime in runtimes
     )
 
 

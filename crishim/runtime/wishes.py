@@ -8,7 +8,8 @@ from typing import Any
 from crishim.errors import FrontFailed
 from crishim.front.wire import Question
 from crishim.runtime.anchored.pod import with_pod
-from crishim.runtime.front import Config, Edit
+from crishim.runtime.anchored.shifted import place_of, with_shifted
+from crishim.runtime.front import Config, Edit, SlowEdit
 from crishim.runtime.index import Index
 from crishim.runtime.oci.asked import make_wish
 from crishim.runtime.oci.rewrite import rewrite, rewrite_process
@@ -29,6 +30,9 @@ def edit_of(index: Index, question: Question, folder: Callable[[str], str] | Non
         wish = with_pod(wish, sandbox.record, container.record, folder(sandbox.id))
     if wish is None:
         return None
+    if wish.id_mappings is not None and question.verb == "create" and sandbox is not None and folder is not None:
+        place = place_of(folder(sandbox.id), question.id)
+        return SlowEdit(lambda config: with_shifted(_edit(config, question, wish), wish, place))
     return lambda config: _edit(config, question, wish)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from crishim.cri.v1 import runtime_pb2 as cri
 from tests.bench import (
+    anchored,
     cpu,
     creates,
     events,
@@ -38,6 +39,7 @@ SECTIONS = (
     MEMORY := "Memory and start",
     OWN := "Own share of each verb",
     CREATES := "CreateContainer beside the raw engine's create",
+    CARRIED := "Pods without a process (the runtime front)",
     READS := "Calls that only read",
     LISTS := "Lists by number of containers, simulated engine",
     CPU := "Processor time",
@@ -139,6 +141,8 @@ def measure(results: Results, engine: TestEngine, folder: Path, rounds: int, pod
         results.add(LOGS, logs.measure_writer())
     with results.part("embedded network"), serve(folder / "g", engine.url, "--network", "embedded") as served:
         results.add(OWN, verbs.measure_embedded(served, ref, few))
+    with results.part("pods without a process"):
+        results.add(CARRIED, anchored.measure(engine, folder / "i", few))
     with results.part("pod network"):
         results.add(NETWORK, network.measure(folder / "network"))
     with results.part("exec and port-forward"), serve(folder / "h", engine.url, *none) as served:

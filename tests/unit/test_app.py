@@ -62,6 +62,7 @@ def test_each_setting_of_the_verbs_and_images_reaches_them() -> None:
     values |= {
         "pids_limit": 6,
         "kill_wait": 7.0,
+        "carrier": "pause",
         "sandbox_image": "p:1",
         "sandbox_image_credentials": Path("/c.json"),
         "pull_stall_limit": 8.0,

@@ -54,6 +54,8 @@ class Wish:
     """Kernel settings of the container's namespaces, dotted (config-linux.md, `sysctl`)."""
     id_mappings: IDMappings | None = None
     """Those of the user namespace to join; None: the host's."""
+    shifted: tuple[str, ...] = ()
+    """Destinations of mounts that are to have their owners shifted into it."""
 
     @property
     def for_exec(self) -> bool:

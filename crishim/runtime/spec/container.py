@@ -22,7 +22,7 @@ from crishim.runtime.objects import Sandbox
 from crishim.runtime.spec import security
 from crishim.runtime.spec.cgroup import cgroupns_mode, make_cgroup_parent
 from crishim.runtime.spec.mounts import make_cdi_devices, make_devices, make_mounts
-from crishim.runtime.spec.namespaces import make_container_modes
+from crishim.runtime.spec.namespaces import make_container_modes, own_user
 from crishim.runtime.spec.resources import check_resources, make_create_resources
 from crishim.runtime.spec.sandbox import make_runtime
 from crishim.runtime.spec.signals import make_stop_signal
@@ -55,6 +55,7 @@ def make_container_spec(
     resources = linux.resources or LinuxContainerResources()
     _check_privileged(context, sandbox)
     ways = make_ways(facts, host, make_runtime(sandbox.record.runtime_handler, facts))
+    ways.user = own_user(sandbox.namespaces)
     check_resources(resources, "config.linux.resources", ways)
     modes = make_container_modes(
         context.namespace_options,

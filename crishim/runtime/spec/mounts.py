@@ -76,9 +76,7 @@ def _check_ways(mount: Mount, facts: EngineFacts, field: str, ways: Ways) -> Non
     """Raise for the ways of mounting that contradict each other, or that neither engine nor front can carry."""
     if mount.mount_options:
         ways.take(Beyond.MOUNT_OPTIONS, f"{field}.mount_options")
-    for name, mappings in (("uidMappings", mount.uid_mappings), ("gidMappings", mount.gid_mappings)):
-        if mappings:
-            raise UnsupportedField("idmapped mounts need a pod with a user namespace", field=f"{field}.{name}")
+    _check_mappings(mount, field, ways)
     if mount.selinux_relabel and "selinux" in facts.security:
         raise UnsupportedField("the engine's mounts are not relabelled", field=f"{field}.selinux_relabel")
     if mount.recursive_read_only:
@@ -86,6 +84,20 @@ def _check_ways(mount: Mount, facts: EngineFacts, field: str, ways: Ways) -> Non
             raise InvalidArgument("needs readonly", field=f"{field}.recursive_read_only")
         if mount.propagation is not MountPropagation.PROPAGATION_PRIVATE:
             raise InvalidArgument("needs private propagation", field=f"{field}.recursive_read_only")
+
+
+def _check_mappings(mount: Mount, field: str, ways: Ways) -> None:
+    """Owners are shifted into the pod's user namespace, and into no other."""
+    user = ways.user
+    for name, mappings in (("uidMappings", mount.uid_mappings), ("gidMappings", mount.gid_mappings)):
+        if not mappings:
+            continue
+        if user is None:
+            raise UnsupportedField("idmapped mounts need a pod with a user namespace", field=f"{field}.{name}")
+        if mappings != (user.uids if name == "uidMappings" else user.gids):
+            raise InvalidArgument("is not the mapping of the pod's user namespace", field=f"{field}.{name}")
+        if mount.image is not None and mount.image.image:
+            raise UnsupportedField("an image's files cannot have their owners shifted", field=f"{field}.{name}")
 
 
 def _make_image_mount(mount: Mount, image_id: str, target: str, facts: EngineFacts, field: str) -> EngineMount:

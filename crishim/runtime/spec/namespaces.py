@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 from crishim.errors import InvalidArgument, UnsupportedField
 from crishim.model import NamespaceMode, NamespaceOption, UserNamespace
+from crishim.runtime.spec.ways import Beyond, Ways
 
+_IDS = 2**32 - 1
+_ONLY_OWN_PID = "with a user namespace of the pod, containers have PID namespaces of their own, or another container's"
 _POD, _CONTAINER, _NODE, _TARGET = NamespaceMode.POD, NamespaceMode.CONTAINER, NamespaceMode.NODE, NamespaceMode.TARGET
 
 
@@ -21,8 +24,9 @@ class Modes:
     uts: str
 
 
-def make_sandbox_modes(options: NamespaceOption, field: str) -> Modes:
-    """Namespaces of the sandbox: they are the pod's. Raises InvalidArgument, UnsupportedField."""
+def make_sandbox_modes(options: NamespaceOption, field: str, ways: Ways | None = None) -> Modes:
+    """Namespaces of the sandbox: they are the pod's. `ways`: what the front carries; None: there is none. Raises
+    InvalidArgument, UnsupportedField."""
     if options.network not in (_POD, _NODE):
         raise InvalidArgument(f"a pod's network is POD or NODE, not {options.network.name}", field=f"{field}.network")
     if options.ipc not in (_POD, _NODE):
@@ -31,7 +35,9 @@ def make_sandbox_modes(options: NamespaceOption, field: str) -> Modes:
         raise InvalidArgument("TARGET is for containers only", field=f"{field}.pid")
     if options.target_id:
         raise InvalidArgument("is for containers only", field=f"{field}.target_id")
-    check_user_namespace(options.userns_options, f"{field}.userns_options")
+    check_user_namespace(options.userns_options, f"{field}.userns_options", ways)
+    if own_user(options) is not None:
+        _check_beside_user(options, field)
     host = options.network is _NODE
     return Modes(
         network="host" if host else "none",
@@ -63,7 +69,12 @@ def make_container_modes(
         raise _contradiction("network", options.network, pod.network, field)
     if options.ipc is not pod.ipc:
         raise _contradiction("ipc", options.ipc, pod.ipc, field)
-    check_user_namespace(options.userns_options, f"{field}.userns_options")
+    if (user := own_user(pod)) is None:
+        check_user_namespace(options.userns_options, f"{field}.userns_options")
+    elif options.userns_options not in (None, user):
+        raise InvalidArgument("is not the pod's user namespace", field=f"{field}.userns_options")
+    elif options.pid in (_NODE, _POD):
+        raise UnsupportedField(_ONLY_OWN_PID, field=f"{field}.pid")
     if options.target_id and options.pid is not _TARGET:
         raise InvalidArgument("only counts with pid TARGET", field=f"{field}.target_id")
     joined = f"container:{sandbox_id}"
@@ -93,8 +104,24 @@ def make_container_modes(
     )
 
 
-def check_user_namespace(user: UserNamespace | None, field: str) -> None:
-    """Raise InvalidArgument for a malformed wish, UnsupportedField for a user namespace of the pod's own."""
+def own_user(options: NamespaceOption) -> UserNamespace | None:
+    """The user namespace that a pod asks to have of its own; None: the host's."""
+    user = options.userns_options
+    return user if user is not None and user.mode is _POD else None
+
+
+def _check_beside_user(options: NamespaceOption, field: str) -> None:
+    """What a user namespace of the pod's own cannot go with: nobody in it may mount what belongs to the host's."""
+    for name in ("network", "ipc"):
+        if getattr(options, name) is _NODE:
+            raise UnsupportedField("the host's does not go with a user namespace of the pod", field=f"{field}.{name}")
+    if options.pid is not _CONTAINER:
+        raise UnsupportedField(_ONLY_OWN_PID, field=f"{field}.pid")
+
+
+def check_user_namespace(user: UserNamespace | None, field: str, ways: Ways | None = None) -> None:
+    """Raise InvalidArgument for a malformed wish, UnsupportedField for a user namespace of the pod's own where it
+    cannot be had. `ways`: what the front carries; None: there is none."""
     if user is None or (user.mode is _NODE and not (user.uids or user.gids)):
         return
     if user.mode is _NODE:
@@ -104,7 +131,12 @@ def check_user_namespace(user: UserNamespace | None, field: str) -> None:
     for name, mappings in (("uids", user.uids), ("gids", user.gids)):
         if len(mappings) != 1:
             raise InvalidArgument(f"exactly one mapping is needed, not {len(mappings)}", field=f"{field}.{name}")
-    raise UnsupportedField("a user namespace per pod cannot be had through the engine's API", field=field)
+    (ways or Ways()).take(Beyond.USER_NAMESPACE, field)
+    for name, (one, *_) in (("uids", user.uids), ("gids", user.gids)):
+        if one.container_id != 0:
+            raise InvalidArgument("id 0 is not mapped", field=f"{field}.{name}[0].container_id")
+        if not 0 < one.length <= _IDS - one.host_id:
+            raise InvalidArgument(f"{one.length} ids from {one.host_id} on", field=f"{field}.{name}[0].length")
 
 
 def _contradiction(which: str, asked: NamespaceMode, pod: NamespaceMode, field: str) -> InvalidArgument:

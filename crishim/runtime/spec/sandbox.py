@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from crishim.engine.twins import PREFIX
 from crishim.engine.values import ContainerSpec, EngineFacts, LogSpool
@@ -22,6 +23,7 @@ from crishim.runtime.labels import make_sandbox_labels
 from crishim.runtime.spec.cgroup import cgroupns_mode, make_cgroup_parent
 from crishim.runtime.spec.namespaces import make_sandbox_modes
 from crishim.runtime.spec.security import make_apparmor, make_groups, make_seccomp, make_selinux, make_user
+from crishim.runtime.spec.ways import Beyond, make_ways
 
 OOM_SCORE = -998
 """The kubelet's score for what keeps a pod alive: hardly ever killed, but before the daemons of the node."""
@@ -51,7 +53,10 @@ def make_sandbox_spec(
     linux = config.linux
     context = (linux.security_context if linux else None) or LinuxSandboxSecurityContext()
     options = context.namespace_options or NamespaceOption()
-    modes = make_sandbox_modes(options, f"{_CONTEXT}.namespace_options")
+    ways = make_ways(facts, host, make_runtime(runtime_handler, facts))
+    if settings.carrier == "pause":
+        ways = replace(ways, obstacles={**ways.obstacles, Beyond.USER_NAMESPACE: "the setting `carrier` is pause"})
+    modes = make_sandbox_modes(options, f"{_CONTEXT}.namespace_options", ways)
     sysctls = dict(linux.sysctls) if linux else {}
     _check_sysctls(sysctls, options)
     hostname = _hostname(config.hostname)
@@ -62,7 +67,7 @@ def make_sandbox_spec(
         user=_make_user(context),
         # With host network the node's: the engine cannot set one in the node's UTS namespace.
         hostname="" if options.network is NamespaceMode.NODE else hostname,
-        runtime=make_runtime(runtime_handler, facts),
+        runtime=ways.runtime,
         cgroup_parent=make_cgroup_parent(linux.cgroup_parent if linux else "", facts, "config.linux.cgroup_parent"),
         network_mode=modes.network,
         ipc_mode=modes.ipc,

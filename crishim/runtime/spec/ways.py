@@ -10,13 +10,19 @@ import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from crishim.engine.features import recurses_readonly, sets_mount_attributes
+from crishim.engine.features import kernel_of, recurses_readonly, sets_mount_attributes
 from crishim.engine.values import EngineFacts
 from crishim.errors import RROUnsupported, UnsupportedField
+from crishim.model import UserNamespace
 from crishim.runtime.host import Host
 
 HINT = "`crishim install-runtime` makes it possible"
 """What is added where nothing but the front is missing."""
+
+
+_SHIFTS_OVERLAYS = (5, 19)
+_OVERLAYS = ("overlay2", "overlayfs")
+"""Storage drivers whose containers' root is an overlay: Docker's own, and containerd's snapshotter."""
 
 
 class Beyond(enum.Enum):
@@ -27,6 +33,7 @@ class Beyond(enum.Enum):
     RECURSIVE_READ_ONLY = "engine, runtime or kernel cannot make a mount recursively read-only"
     HUGEPAGES = "the engine's API knows no huge pages"
     UNIFIED = "the engine's API knows no cgroup v2 keys"
+    USER_NAMESPACE = "a user namespace per pod cannot be had through the engine's API"
 
 
 Obstacle = Callable[[EngineFacts, Host, str], str]
@@ -52,12 +59,19 @@ def _hugepages(facts: EngineFacts, host: Host, runtime: str) -> str:
     return "" if host.hugepage_sizes else "the host's cgroups do not limit huge pages"
 
 
+def _user_namespace(facts: EngineFacts, host: Host, runtime: str) -> str:
+    if kernel_of(facts) < _SHIFTS_OVERLAYS:
+        return f"Linux {facts.kernel} cannot shift owners of an overlay (5.19 can)"
+    return "" if facts.storage_driver in _OVERLAYS else f"{facts.storage_driver} has no overlay to shift owners of"
+
+
 OBSTACLES: Mapping[Beyond, Obstacle] = {
     Beyond.AMBIENT: _none,
     Beyond.MOUNT_OPTIONS: _none,
     Beyond.RECURSIVE_READ_ONLY: _recursion,
     Beyond.HUGEPAGES: _hugepages,
     Beyond.UNIFIED: _unified,
+    Beyond.USER_NAMESPACE: _user_namespace,
 }
 
 
@@ -75,6 +89,8 @@ class Ways:
     """Sizes of huge pages that the host can limit, as CRI writes them."""
     obstacles: Mapping[Beyond, str] = field(default_factory=dict)
     """What stands in the front's way, too."""
+    user: UserNamespace | None = None
+    """The pod's own user namespace, for its containers."""
     taken: bool = False
     """Something is the front's to carry."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from crishim.checkpoint.record import ContainerRecord, Phase, SandboxRecord
+from crishim.checkpoint.record import Carrier, ContainerRecord, Phase, SandboxRecord
 from crishim.model import (
     Capability,
     CDIDevice,
@@ -67,6 +67,8 @@ def make_record(name: str, *, revision: int = 0, containers: int = 1, phase: Pha
         containers={member.id: member for member in members},
         overhead=_resources(revision + 1),
         resources=_resources(revision),
+        carrier=Carrier.ANCHORED,
+        object_id=make_id(f"object of {name}"),
     )
 
 

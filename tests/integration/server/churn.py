@@ -17,9 +17,10 @@ import grpc
 
 from crishim.cri.v1 import runtime_pb2 as pb
 from crishim.testing.client import AsyncCRIClient
-from tests.integration.server.pods import READY, RUNNING, make_container, make_pod
+from tests.integration.server.pods import READY, RUNNING, linux, make_container, make_pod, pod_linux
 from tests.integration.server.serving import CALL, CrishimServer, code
 
+_APART = pb.NamespaceOption(pid=pb.CONTAINER)
 UNKNOWN_OUTCOMES = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED)
 """Codes after which a caller knows nothing of what became of the call, and repeats it."""
 
@@ -46,9 +47,14 @@ class Churn:
         server: CrishimServer,
         name: str,
         seed: int | None = None,
+        *,
+        mixed: bool = False,
     ) -> None:
+        """`mixed`: some of the pods share their processes and some do not, so that there are both carriers where the
+        engine has a front."""
         self._server = server
         self._name = name
+        self._mixed = mixed
         self.call: Callable[[Callable[..., Any], Any], Awaitable[Any]] = _wait_long
         self.repeats = True
         """Whether a call that got no answer is repeated; if not, its pod is given up."""
@@ -60,6 +66,8 @@ class Churn:
         self.told = Told()
         self.calls = 0
         self.repeated = 0
+        self.failed_starts = 0
+        """Of containers that the front could not ask for."""
         self.pods = 0
         self._under_way = 0
         self._idle = asyncio.Event()
@@ -123,7 +131,9 @@ class Churn:
 
     async def _pod(self, name: str) -> None:
         ports = [pb.PortMapping(host_port=0, container_port=80)]
-        config = make_pod(self._server, name, port_mappings=ports)
+        apart = self._mixed and self.random.random() < 0.7
+        options = pod_linux(namespace_options=_APART) if apart else pod_linux()
+        config = make_pod(self._server, name, port_mappings=ports, linux=options)
         sandbox_id = await self._run(config)
         await self.ask("UpdatePodSandboxResources", pb.UpdatePodSandboxResourcesRequest(pod_sandbox_id=sandbox_id))
         containers = [await self._container(sandbox_id, config, f"c{i}") for i in range(self.random.randint(1, 2))]
@@ -161,9 +171,9 @@ class Churn:
         return sandbox_id
 
     async def _container(self, sandbox_id: str, config: pb.PodSandboxConfig, name: str) -> str:
-        request = pb.CreateContainerRequest(
-            pod_sandbox_id=sandbox_id, config=make_container(name), sandbox_config=config
-        )
+        own = config.linux.security_context.namespace_options
+        asked = make_container(name, linux=linux(namespace_options=own)) if own.pid else make_container(name)
+        request = pb.CreateContainerRequest(pod_sandbox_id=sandbox_id, config=asked, sandbox_config=config)
         try:
             container_id = str((await self.ask("CreateContainer", request)).container_id)
         except grpc.RpcError as error:
@@ -172,7 +182,15 @@ class Churn:
             same = [item for item in await self._containers(sandbox_id) if item.metadata.name == name]
             assert len(same) == 1, f"ALREADY_EXISTS, but {len(same)} containers {name} are listed"
             container_id = same[0].id
-        await self.ask("StartContainer", pb.StartContainerRequest(container_id=container_id))
+        try:
+            await self.ask("StartContainer", pb.StartContainerRequest(container_id=container_id))
+        except grpc.RpcError as error:
+            # Where the front found no server, the start has failed for good: like a kubelet, make another one.
+            if not own.pid or code(error) is not grpc.StatusCode.FAILED_PRECONDITION:
+                raise
+            self.failed_starts += 1
+            await self.ask("RemoveContainer", pb.RemoveContainerRequest(container_id=container_id))
+            return await self._container(sandbox_id, config, name)
         self.told.containers[container_id] = f"{config.metadata.name}/{name}"
         return container_id
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sqlite3
@@ -19,7 +20,7 @@ from cni.testing import ScriptedPlugin
 from crishim.cri.v1 import runtime_pb2 as pb
 from tests.env import firewall, linux, processes
 from tests.env.cni import CniDirs
-from tests.env.http_api import EngineApi
+from tests.env.http_api import EngineApi, EngineApiError
 from tests.integration.server.serving import CALL, CrishimServer
 from tests.integration.server.waiting import settles
 
@@ -122,6 +123,27 @@ def remove_containers(api: EngineApi) -> None:
     query = {"all": "1", "filters": f'{{"label": ["{LABEL}"]}}'}
     for row in api.call("GET", "/containers/json", query):
         api.call("DELETE", f"/containers/{row['Id']}", {"force": "1", "v": "1"})
+
+
+def astray(server: CrishimServer, api: EngineApi) -> list[str]:
+    """Containers that run and are not in the network namespace that is pinned for their pod."""
+    query = {"filters": f'{{"label": ["{LABEL}=container"]}}'}
+    found = []
+    for row in api.call("GET", "/containers/json", query):
+        pin = server.pins / f"crishim-{row['Labels']['io.kubernetes.sandbox.id']}"
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError, EngineApiError):  # it has ended meanwhile
+            pid = api.call("GET", f"/containers/{row['Id']}/json")["State"]["Pid"]
+            lives = os.stat(f"/proc/{pid}/ns/net").st_ino if pid else 0
+            if lives and (not pin.exists() or pin.stat().st_ino != lives):
+                found.append(f"{row['Names']}: {lives}, pinned: {pin.exists() and pin.stat().st_ino}")
+    return found
+
+
+def remove_anchors(api: EngineApi) -> None:
+    """Take the anchors, which stay when the last pod goes, out of the engine."""
+    query = {"all": "1", "filters": '{"label": ["io.crishim.anchor"]}'}
+    for row in api.call("GET", "/containers/json", query):
+        api.call("DELETE", f"/containers/{row['Id']}", {"force": "1"})
 
 
 def _mounts(folder: Path) -> Iterator[str]:

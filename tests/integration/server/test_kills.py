@@ -13,7 +13,14 @@ from tests.env.cni import CniDirs
 from tests.env.engine import TestEngine
 from tests.integration.server.churn import Churn, broken_promises
 from tests.integration.server.pods import listed_states
-from tests.integration.server.residue import Quiet, assert_nothing_left, assert_store_empty, unreleased
+from tests.integration.server.residue import (
+    Quiet,
+    assert_nothing_left,
+    assert_store_empty,
+    astray,
+    remove_anchors,
+    unreleased,
+)
 from tests.integration.server.serving import CrishimServer
 
 pytestmark = [pytest.mark.engine, pytest.mark.soak]
@@ -25,10 +32,13 @@ NewServer = Callable[..., CrishimServer]
 async def test_with_the_embedded_network(
     new_server: NewServer, engine: TestEngine, scaled: Callable[[int], int]
 ) -> None:
-    """With records in files. No address, port of the bridge, or rule is left."""
-    server = new_server(flags=["--checkpoint=file"], embedded=True)
+    """With records in files and pods of both carriers. No address, port of the bridge, or rule is left."""
+    server = new_server(flags=["--checkpoint=file"], embedded=True, fronted=True)
     server.start()
-    await churn_and_kill(server, engine, scaled(50))
+    try:
+        await churn_and_kill(server, engine, scaled(50), mixed=True)
+    finally:
+        remove_anchors(engine.api)
 
 
 async def test_with_a_network(
@@ -45,10 +55,10 @@ async def test_with_a_network(
     assert unreleased(tally) == []
 
 
-async def churn_and_kill(server: CrishimServer, engine: TestEngine, kills: int) -> None:
+async def churn_and_kill(server: CrishimServer, engine: TestEngine, kills: int, *, mixed: bool = False) -> None:
     """Workers churn while the server is killed so many times; then all that is listed is removed."""
     quiet = Quiet.of(server)
-    churn = Churn(server, "kill")
+    churn = Churn(server, "kill", mixed=mixed)
     print(f"seed {churn.seed}")
     done = asyncio.Event()
     async with asyncio.TaskGroup() as workers:
@@ -60,15 +70,20 @@ async def churn_and_kill(server: CrishimServer, engine: TestEngine, kills: int) 
             await asyncio.sleep(churn.random.uniform(0, 2 * life))
             churn.hold()
             await asyncio.to_thread(server.kill9)
+            assert not (found := await asyncio.to_thread(astray, server, engine.api)), found
             await churn.disconnect()
             await asyncio.to_thread(server.start)
             states = await asyncio.to_thread(listed_states, server)
+            assert not (found := await asyncio.to_thread(astray, server, engine.api)), found
             assert not (broken := broken_promises(churn.told, states)), broken
             churn.connect()
         done.set()
     await churn.disconnect()
-    print(f"{churn.pods} pods, {churn.calls} calls, {churn.repeated} of them again")
+    print(
+        f"{churn.pods} pods, {churn.calls} calls, {churn.repeated} of them again, {churn.failed_starts} starts failed"
+    )
     assert churn.pods > WORKERS
+    assert churn.failed_starts <= WORKERS * kills
     assert_nothing_left(server, engine.api)
     assert server.stop() == 0
     assert_store_empty(server)

@@ -6,11 +6,19 @@ import asyncio
 
 import pytest
 
-from crishim.aiokit.gather import gather_all
+from crishim.aiokit.gather import gather_all, gather_two
 
 
 async def test_nothing() -> None:
     await gather_all([])
+
+
+async def test_two_give_both_their_answers() -> None:
+    async def give(number: int) -> int:
+        await asyncio.sleep(0)
+        return number
+
+    assert await gather_two(give(1), give(2)) == (1, 2)
 
 
 async def test_the_first_error_is_raised_when_all_have_ended() -> None:

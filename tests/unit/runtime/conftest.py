@@ -53,6 +53,7 @@ def make_sandbox(make_live: Callable[..., EngineContainer]) -> Callable[..., San
         config: dict[str, Any] | None = None,
         live: dict[str, Any] | None = {},  # noqa: B006 - read only
         seen: bool = True,
+        held: bool = True,
         **record: Any,
     ) -> Sandbox:
         values: dict[str, Any] = {
@@ -63,7 +64,7 @@ def make_sandbox(make_live: Callable[..., EngineContainer]) -> Callable[..., San
             "started_at": 2_000,
         }
         answer = None if live is None else make_live(sandbox_id, **live)
-        return Sandbox(record=SandboxRecord(**values | record), live=answer, seen=seen)
+        return Sandbox(record=SandboxRecord(**values | record), live=answer, seen=seen, held=held)
 
     return make
 

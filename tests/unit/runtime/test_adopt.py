@@ -7,12 +7,19 @@ from typing import Any
 
 import pytest
 
-from crishim.checkpoint.record import Phase
+from crishim.checkpoint.record import Carrier, Phase
 from crishim.engine.values import ContainerPhase, EngineContainer
 from crishim.model import NamespaceMode, PodSandboxConfig, PodSandboxMetadata
 from crishim.network.api import Attached
 from crishim.runtime import labels
-from crishim.runtime.adopt import adopt_container, adopt_sandbox, lost_sandbox, unseen_container
+from crishim.runtime.adopt import (
+    adopt_anchored,
+    adopt_container,
+    adopt_sandbox,
+    lost_sandbox,
+    settle_anchored,
+    unseen_container,
+)
 
 Make = Callable[..., EngineContainer]
 POD = PodSandboxMetadata(name="web", uid="u", namespace="ns", attempt=0)
@@ -51,6 +58,39 @@ def test_how_far_it_had_come(
     assert (record.netns_path, record.network) == (("", None) if host else ("/netns/s1", Attached("", ips=ips)))
     assert (record.created_at, record.image_ref) == (1_000, "sha256:1")
     assert record.started_at == live.get("started_at", 2_000)
+
+
+@pytest.mark.parametrize(
+    ("held", "ips", "has_addresses", "phase"),
+    [
+        (True, ("10.0.0.1",), True, Phase.READY),
+        (True, (), True, Phase.CREATING),
+        (True, (), False, Phase.READY),
+        (False, ("10.0.0.1",), True, Phase.CREATING),
+        (False, (), False, Phase.CREATING),
+    ],
+)
+@pytest.mark.parametrize("network_mode", ["none", "host"])
+def test_how_far_an_anchored_one_had_come(
+    make_live: Make, held: bool, ips: tuple[str, ...], has_addresses: bool, phase: Phase, network_mode: str
+) -> None:
+    config = PodSandboxConfig(metadata=POD)
+    told = {**labels.make_sandbox_labels(config, "kata"), **labels.make_anchored_labels("s1")}
+    live = make_live("o1", name=NAME, phase=ContainerPhase.CREATED, labels=told, network_mode=network_mode)
+    assert labels.anchored_id(live.labels) == "s1"
+    found = adopt_anchored(live, "s1", "/netns/s1", ips)
+    assert found is not None
+    record = settle_anchored(found, held=held, has_addresses=has_addresses)
+    assert (record.id, record.object_id, record.carrier) == ("s1", "o1", Carrier.ANCHORED)
+    assert (record.config, record.runtime_handler) == (config, "kata")
+    host = network_mode == "host"
+    assert (record.netns_path, record.network) == (("", None) if host else ("/netns/s1", Attached("", ips=ips)))
+    assert record.phase is (phase if not host else Phase.READY if held else Phase.CREATING)
+
+
+def test_labels_of_a_container_tell_of_no_anchored_sandbox() -> None:
+    told = labels.make_anchored_labels("s1") | {labels.TYPE: labels.CONTAINER}
+    assert labels.anchored_id(told) == ""
 
 
 def test_a_request_is_taken_as_it_came(make_live: Make) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from crishim.checkpoint.record import Phase
+from crishim.checkpoint.record import Carrier, Phase
 from crishim.engine.values import ContainerPhase
 from crishim.model import (
     LinuxPodSandboxConfig,
@@ -41,6 +41,11 @@ CREATED, RUNNING, EXITED, REMOVING = (
         ({"live": None, "seen": False}, "READY"),
         ({"live": None, "seen": False, "phase": Phase.CREATING}, "NOTREADY"),
         ({"live": None, "seen": False, "phase": Phase.STOPPED}, "NOTREADY"),
+        ({"live": None, "carrier": Carrier.ANCHORED}, "READY"),
+        ({"live": None, "carrier": Carrier.ANCHORED, "seen": False}, "READY"),
+        ({"live": None, "carrier": Carrier.ANCHORED, "held": False}, "NOTREADY"),
+        ({"live": None, "carrier": Carrier.ANCHORED, "phase": Phase.CREATING}, "NOTREADY"),
+        ({"live": None, "carrier": Carrier.ANCHORED, "phase": Phase.STOPPED}, "NOTREADY"),
     ],
     ids=str,
 )

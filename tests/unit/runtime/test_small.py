@@ -90,7 +90,12 @@ def test_who_a_process_is(tmp_path: Path) -> None:
     (tmp_path / "5").mkdir()
     status = tmp_path / "5" / "status"
     status.write_text("Uid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nGroups:\t9 10\n")
+    for name in ("uid_map", "gid_map"):
+        (tmp_path / "5" / name).write_text("         0          0 4294967295\n")
     assert read_user(5, tmp_path) == ContainerUser(uid=2, gid=6, groups=(9, 10))
+    (tmp_path / "5" / "uid_map").write_text("0 2 10\n")
+    (tmp_path / "5" / "gid_map").write_text("0 6 1\n50 10 5\n")
+    assert read_user(5, tmp_path) == ContainerUser(uid=0, gid=0, groups=(9, 50)), "as it is called inside"
     status.write_text("Name:\tzombie\n")
     assert read_user(5, tmp_path) is None
     assert read_user(6, tmp_path) is None

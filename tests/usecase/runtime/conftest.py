@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from crishim.images.embedded import make_archive
+from crishim.runtime import node
 from tests.usecase.runtime.virtual_time import VirtualTimeLoop
 from tests.usecase.runtime.world import World
 
@@ -24,6 +25,16 @@ def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], Any]]:
 def one_archive(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sandbox image's archive is made once, not for each of thousands of worlds."""
     monkeypatch.setattr("crishim.images.image_sandbox.make_archive", _make_archive)
+
+
+@pytest.fixture(autouse=True)
+def no_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runtimes are not asked what they can do: virtual time would not wait for a program."""
+
+    async def recursing(_programs: object, runtimes: Iterable[str]) -> frozenset[str]:
+        return frozenset(runtimes)
+
+    monkeypatch.setattr(node, "recursing", recursing)
 
 
 _make_archive = functools.cache(make_archive)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from crishim.errors import InvalidArgument, UnsupportedField
 from crishim.model import IDMapping, NamespaceMode, NamespaceOption, UserNamespace
 from crishim.runtime.spec.cgroup import cgroupns_mode, make_cgroup_parent
 from crishim.runtime.spec.namespaces import Modes, check_user_namespace, make_container_modes, make_sandbox_modes
+from crishim.runtime.spec.ways import Ways
 
 P, C, N, T = NamespaceMode.POD, NamespaceMode.CONTAINER, NamespaceMode.NODE, NamespaceMode.TARGET
 JOINED = "container:s1"
@@ -158,3 +160,62 @@ def test_cgroup_namespace(version: int, privileged: bool, mode: str) -> None:
 
 def _facts(**changes: Any) -> EngineFacts:
     return dataclasses.replace(default_facts("/"), **changes)
+
+
+# --- a user namespace of the pod's own, where a front is
+
+RUN = (IDMapping(container_id=0, host_id=100_000, length=65_536),)
+OWN = UserNamespace(mode=P, uids=RUN, gids=RUN)
+
+
+def test_a_user_namespace_with_a_front() -> None:
+    ways = Ways(runtime="runc", twin="crishim-runc")
+    modes = make_sandbox_modes(NamespaceOption(pid=C, userns_options=OWN), "f", ways)
+    assert (modes.network, modes.ipc, ways.taken) == ("none", "shareable", True)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "field"),
+    [
+        (NamespaceOption(pid=P, userns_options=OWN), UnsupportedField, "f.pid"),
+        (NamespaceOption(pid=N, userns_options=OWN), UnsupportedField, "f.pid"),
+        (NamespaceOption(pid=C, ipc=N, userns_options=OWN), UnsupportedField, "f.ipc"),
+        (NamespaceOption(pid=C, network=N, userns_options=OWN), UnsupportedField, "f.network"),
+        (
+            NamespaceOption(pid=C, userns_options=replace(OWN, uids=(replace(RUN[0], container_id=1),))),
+            InvalidArgument,
+            "f.userns_options.uids[0].container_id",
+        ),
+        (
+            NamespaceOption(pid=C, userns_options=replace(OWN, gids=(replace(RUN[0], length=0),))),
+            InvalidArgument,
+            "f.userns_options.gids[0].length",
+        ),
+        (
+            NamespaceOption(pid=C, userns_options=replace(OWN, gids=(replace(RUN[0], length=2**32 - 1),))),
+            InvalidArgument,
+            "f.userns_options.gids[0].length",
+        ),
+    ],
+    ids=str,
+)
+def test_what_does_not_go_with_it(options: NamespaceOption, error: type[InvalidArgument], field: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        make_sandbox_modes(options, "f", Ways(runtime="runc", twin="crishim-runc"))
+    assert (type(caught.value), caught.value.field) == (error, field)
+
+
+def test_a_containers_user_namespace_is_the_pods() -> None:
+    pod = NamespaceOption(pid=C, userns_options=OWN)
+    for user in (OWN, None):
+        assert make_container_modes(NamespaceOption(pid=C, userns_options=user), pod, "s", str, "f").pid == ""
+    other = replace(OWN, uids=(replace(RUN[0], host_id=5),))
+    for options, field in (
+        (NamespaceOption(pid=C, userns_options=other), "f.userns_options"),
+        (NamespaceOption(pid=C, userns_options=UserNamespace(mode=N)), "f.userns_options"),
+        (NamespaceOption(pid=P, userns_options=OWN), "f.pid"),
+        (NamespaceOption(pid=N, userns_options=OWN), "f.pid"),
+    ):
+        with pytest.raises(InvalidArgument) as caught:
+            make_container_modes(options, pod, "s", str, "f")
+        assert caught.value.field == field

@@ -22,7 +22,7 @@ MIB = 1 << 20
 
 
 def old(facts: EngineFacts) -> EngineFacts:
-    return replace(facts, api_version=(1, 41), readonly_recursion=frozenset())
+    return replace(facts, api_version=(1, 41), readonly_recursion=frozenset(), storage_driver="overlay2")
 
 
 @pytest.mark.parametrize("what", Beyond)
@@ -51,6 +51,8 @@ def test_without_a_front_all_is_refused_as_ever(facts: EngineFacts, what: Beyond
         (Beyond.RECURSIVE_READ_ONLY, {"kernel": "5.11.0"}, FRONTED, "Linux 5.11.0 cannot"),
         (Beyond.RECURSIVE_READ_ONLY, {}, replace(FRONTED, recursing=frozenset()), "runc does not say"),
         (Beyond.UNIFIED, {"cgroup_version": 1}, FRONTED, "cgroup version 1"),
+        (Beyond.USER_NAMESPACE, {"kernel": "5.18.1"}, FRONTED, "Linux 5.18.1 cannot shift"),
+        (Beyond.USER_NAMESPACE, {"storage_driver": "btrfs"}, FRONTED, "btrfs has no overlay"),
         (Beyond.HUGEPAGES, {}, replace(FRONTED, hugepage_sizes=frozenset()), "do not limit huge pages"),
     ],
 )
