@@ -18,7 +18,16 @@ from tests.env import front, images
 from tests.env import linux as kernel
 from tests.env.engine import TestEngine
 from tests.integration.server.inside import held, mounts_of, status_of
-from tests.integration.server.pods import Pod, container_status, inspect, linux, make_container, pid_of, pod_linux
+from tests.integration.server.pods import (
+    Pod,
+    container_status,
+    inspect,
+    linux,
+    make_container,
+    pid_of,
+    pod_linux,
+    restart_behind,
+)
 from tests.integration.server.pods import make_pod as config_of
 from tests.integration.server.residue import assert_nothing_left
 from tests.integration.server.serving import CALL, CrishimServer, code, text
@@ -83,7 +92,7 @@ def test_ambient_capabilities(fronted: tuple[CrishimServer, TestEngine]) -> None
     check()
     server.restart()
     check()
-    engine.api.call("POST", f"/containers/{container_id}/restart", {"t": "0"})
+    restart_behind(server, engine.api, container_id)
     check()
 
 
