@@ -9,53 +9,8 @@ what the caller can do about it; docs/errors.md is made of these.
 
 from __future__ import annotations
 
-import enum
-
-
-class Kind(enum.Enum):
-    """What sort of failure it is, in the words of gRPC's status codes; the value is the code's name."""
-
-    CANCELLED = "CANCELLED"
-    UNKNOWN = "UNKNOWN"
-    INVALID_ARGUMENT = "INVALID_ARGUMENT"
-    DEADLINE_EXCEEDED = "DEADLINE_EXCEEDED"
-    NOT_FOUND = "NOT_FOUND"
-    ALREADY_EXISTS = "ALREADY_EXISTS"
-    PERMISSION_DENIED = "PERMISSION_DENIED"
-    RESOURCE_EXHAUSTED = "RESOURCE_EXHAUSTED"
-    FAILED_PRECONDITION = "FAILED_PRECONDITION"
-    ABORTED = "ABORTED"
-    OUT_OF_RANGE = "OUT_OF_RANGE"
-    UNIMPLEMENTED = "UNIMPLEMENTED"
-    INTERNAL = "INTERNAL"
-    UNAVAILABLE = "UNAVAILABLE"
-    UNAUTHENTICATED = "UNAUTHENTICATED"
-
-
-class CRIError(Exception):
-    """Base of every error that a caller of CRI may be told.
-
-    `message` is for people, `ids` (such as `sandbox="4f…"`, `container="9c…"`) are for the log's fields.
-    `str()` is the message.
-    """
-
-    kind: Kind = Kind.UNKNOWN
-    prefix: str = ""
-    """Text that a kubelet looks for at the very beginning of the message; put there once."""
-
-    def __init__(self, message: str, **ids: str) -> None:
-        if self.prefix and not message.startswith(self.prefix):
-            message = self.prefix + message
-        super().__init__(message)
-        self.message = message
-        self.ids = ids
-
-    def __str__(self) -> str:
-        return self.message
-
-    def __repr__(self) -> str:
-        ids = "".join(f", {name}={value!r}" for name, value in self.ids.items())
-        return f"{type(self).__name__}({self.message!r}{ids})"
+from crishim.error_kinds import CRIError as CRIError
+from crishim.error_kinds import Kind as Kind
 
 
 class InvalidArgument(CRIError):
@@ -74,6 +29,7 @@ class InvalidArgument(CRIError):
 
 class UnsupportedField(InvalidArgument):
     """A field of the request is legal in CRI, but this version, engine or node cannot do what it asks.
+
     Nothing was touched: a field is carried out or refused, never dropped.
 
     Caller: leave the field out, or read in docs/fields.md what it needs.
@@ -180,6 +136,7 @@ class ContainerStartFailed(CRIError):
 
 class ExecFailed(CRIError):
     """The engine could not start the process in the container: no such executable or user, not executable.
+
     The message is the engine's own. Nothing of the process ran, so it has neither output nor exit code.
 
     Caller: correct the command; look into the image for what is there.
@@ -241,6 +198,7 @@ class RegistryUnavailable(CRIError):
 
 class SignatureValidationFailed(CRIError):
     """The image's signature does not satisfy the node's policy.
+
     The code is UNKNOWN because a kubelet recognises the message's beginning only then.
 
     Caller: sign the image, or change the policy; repeating does not help.
