@@ -44,7 +44,7 @@ class Meter:
 
     def pods(self, pods: Iterable[tuple[Sandbox, Members]]) -> list[PodMetrics]:
         """The metrics of these pods."""
-        figures = self._reader.pods(pods)
+        figures = self._reader.pods(pods, sums=False)
         disks: dict[str, Disk] = {}
         seen: set[Labels] = set()
         return each(figures, lambda pod: self._pod(pod, disks, seen))
@@ -52,7 +52,8 @@ class Meter:
     def _pod(self, pod: PodFigures, disks: dict[str, Disk], seen: set[Labels]) -> PodMetrics:
         sandbox, metadata = pod.sandbox, pod.sandbox.metadata
         groups: list[Group] = []
-        # Without a cgroup of its own the pod is told by its containers: a sum of theirs would count them twice.
+        # Without a cgroup of its own the pod is told by its containers: a sum of theirs would count them twice (and is
+        # not read).
         if pod.place is not None and pod.usage is not None:
             groups += _usage(pod.usage), Group(sample_detail, (self._kernel.detail(pod.place),))
             if pod.processes is not None:

@@ -52,10 +52,10 @@ class Reader:
         """One pod."""
         return self._pod(sandbox, members, self._mountpoint())
 
-    def pods(self, pods: Iterable[tuple[Sandbox, Members]]) -> list[PodFigures]:
-        """Several pods."""
+    def pods(self, pods: Iterable[tuple[Sandbox, Members]], *, sums: bool = True) -> list[PodFigures]:
+        """Several pods. Without `sums`, one that has no cgroup of its own is told without figures of its own."""
         mountpoint = self._mountpoint()
-        return each(pods, lambda pod: self._pod(*pod, mountpoint))
+        return each(pods, lambda pod: self._pod(*pod, mountpoint, sums=sums))
 
     def sample(self, containers: Iterable[Container], older_than: int) -> None:
         """Take samples of processor time where the newest is older than so many nanoseconds."""
@@ -88,16 +88,18 @@ class Reader:
             return usage
         return Usage(*usage[:-1], self._rates.note(key, life, usage.time, usage.cpu))  # its last figure, and quickly
 
-    def _pod(self, sandbox: Sandbox, members: Members, mountpoint: str) -> PodFigures:
+    def _pod(self, sandbox: Sandbox, members: Members, mountpoint: str, *, sums: bool = True) -> PodFigures:
         containers = each(members, lambda container: self._running(container, mountpoint))
         own = self._sandbox_place(sandbox)
         place = self._pod_place(sandbox, own, containers)
+        told = place is not None or sums
+        counted = [place] if place else [*([own] if own else []), *(c.place for c in containers)]
         return PodFigures(
             sandbox=sandbox,
             time=self._kernel.now(),
-            usage=self._pod_usage(sandbox, place, own, containers),
+            usage=self._pod_usage(sandbox, place, own, containers) if told else None,
             network=self._network(sandbox, containers),
-            processes=self._count([place] if place else [*([own] if own else []), *(c.place for c in containers)]),
+            processes=self._count(counted) if told else None,
             containers=containers,
             place=place,
         )

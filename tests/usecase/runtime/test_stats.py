@@ -73,6 +73,8 @@ class FakeKernel(Kernel):
         return Processes(3, 4, 5, 1024)
 
     def network(self, object_id: str, pid: int) -> Network | None:
+        if object_id in self.broken:
+            raise ValueError("not a number")
         return Network(self.now(), Interface("eth0", 1, 2, 3, 4, 5, 6, 7, 8))
 
 
@@ -241,7 +243,9 @@ async def test_metrics(world: World, stats: Stats, kernel: FakeKernel) -> None:
     (message,) = [pb.StreamPodSandboxMetricsResponse.FromString(chunk) async for chunk in stream]
     assert [item.pod_sandbox_id for item in message.pod_sandbox_metrics] == [sandbox]
     kernel.broken.clear()
+    kernel.reads.clear()
     assert [len(m.containers) for m in await stats.metrics()] == [0, 1]
+    assert plain not in kernel.reads, "what is only part of a sum that nobody is told"
     await world.run(name="own", attempt=1, linux=own)
     told_of = [m.pod.labels.id for m in await stats.metrics()]
     assert len(set(told_of)) == 3, "no two samples are the same"
