@@ -80,9 +80,12 @@ def go_command() -> list[str]:
     oldest = re.search(r"^go (\S+)", (HERE / "go.mod").read_text(), re.MULTILINE)
     assert oldest, "go.mod must say its version of Go"
     for candidate in filter(None, [shutil.which("go"), str(Path(sys.executable).with_name("go"))]):
-        try:  # "local", as an older Go would otherwise fetch a newer one by itself
-            command, environment = [candidate, "env", "GOVERSION"], os.environ | {"GOTOOLCHAIN": "local"}
-            words = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+        try:
+            with tempfile.TemporaryDirectory(prefix="crishim-") as settings:
+                # "local", as an older Go would otherwise fetch a newer one by itself
+                environment = os.environ | {"GOTOOLCHAIN": "local", "XDG_CONFIG_HOME": settings}
+                command = [candidate, "env", "GOVERSION"]
+                words = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
         except (OSError, subprocess.CalledProcessError):
             continue
         if _numbers(words.removeprefix("go")) >= _numbers(oldest[1]):
@@ -139,6 +142,7 @@ def run_go(command: Sequence[str], work: Path) -> str:
         "GOCACHE": str(work / "build-cache"),
         "GOTOOLCHAIN": "local",
         "GOWORK": "off",
+        "XDG_CONFIG_HOME": str(work / "config"),  # where Go counts how it is used
     }
     done = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:

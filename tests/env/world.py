@@ -99,10 +99,24 @@ def run(command: Sequence[str]) -> int:
         path = stack.enter_context(_new_folder())
 
         def work() -> int:
-            with stack.pop_all():  # the folder goes before the machine is looked at
+            with stack.pop_all(), _without_containerds_folder():  # they go before the machine is looked at
                 return _run(path, command)
 
         return machine.judged(f"{VARIABLE}={path}", work)
+
+
+@contextlib.contextmanager
+def _without_containerds_folder() -> Iterator[None]:
+    """Take away the empty folders that every containerd makes in /opt, whatever it is told, if they were not there."""
+    top = Path("/opt/containerd")
+    there = top.exists()
+    try:
+        yield
+    finally:
+        if not there:
+            for folder in (*top.glob("*"), top):
+                with contextlib.suppress(OSError):  # not there, or somebody's by now
+                    folder.rmdir()
 
 
 def _run(path: Path, command: Sequence[str]) -> int:

@@ -195,8 +195,9 @@ def test_killed_and_restarted(
     else:
         until(lambda: listed_states(server) == {pod.id: NOTREADY, container_id: EXITED}, "both ended")
         ended = container_status(server, container_id)
-        assert ended.reason == "Error"
-        assert ended.exit_code != 0
+        # Nearly always a signal's; 0 where containerd has forgotten the process by the time that the engine asks it.
+        told = engine.api.call("GET", f"/containers/{container_id}/json")["State"]["ExitCode"]
+        assert (ended.exit_code, ended.reason) == (told, "Error" if told else "Completed")
         assert ended.finished_at >= ended.started_at > 0
     tidy(server, engine)
     Pod(server).start()
