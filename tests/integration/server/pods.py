@@ -144,6 +144,18 @@ def inspect(api: EngineApi, container_id: str) -> Mapping[str, Any]:
     return shown
 
 
+def restart_behind(server: CrishimServer, api: EngineApi, container_id: str) -> None:
+    """Have the engine restart a container, as people do, and wait until the server has noticed."""
+    before = container_status(server, container_id).started_at
+    api.call("POST", f"/containers/{container_id}/restart", {"t": "0"})
+
+    def noticed() -> bool:
+        status = container_status(server, container_id)
+        return status.state == RUNNING and status.started_at != before
+
+    until(noticed, f"the restart of {container_id[:13]}")
+
+
 def pid_of(api: EngineApi, container_id: str) -> int:
     """The first process of a container, as this world numbers it."""
     return int(inspect(api, container_id)["State"]["Pid"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,40 +12,37 @@ import pytest
 
 from crishim.cri.v1 import runtime_pb2 as pb
 from crishim.engine.twins import twin_name
-from crishim.front.twins import DESK, TwinConf, conf_path
-from tests.env import front, images
+from tests.env import images
 from tests.env import linux as kernel
-from tests.env.engine import TestEngine
+from tests.integration.server.fronted import FrontedEngine
 from tests.integration.server.inside import held, mounts_of, status_of
-from tests.integration.server.pods import Pod, container_status, inspect, linux, make_container, pid_of, pod_linux
+from tests.integration.server.pods import (
+    Pod,
+    container_status,
+    inspect,
+    linux,
+    make_container,
+    pid_of,
+    pod_linux,
+    restart_behind,
+)
 from tests.integration.server.pods import make_pod as config_of
 from tests.integration.server.residue import assert_nothing_left
 from tests.integration.server.serving import CALL, CrishimServer, code, text
 
 pytestmark = pytest.mark.engine
-RUNTIME = "base"
-PROGRAM = Path(__file__).parents[3] / "crishim" / "front" / "program" / "front.amd64.elf"
 SETS = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
 
 
 @pytest.fixture(scope="module")
-def fronted(world_folder: Path) -> Iterator[tuple[CrishimServer, TestEngine]]:
+def fronted(world_folder: Path) -> Iterator[tuple[CrishimServer, FrontedEngine]]:
     """An engine whose default runtime has a front, and the server that it asks."""
-    folder = Path(tempfile.mkdtemp(prefix="fronted-", dir=world_folder / "tmp"))
-    server = CrishimServer("", folder / "s", flags=["--log-level=debug"])
-    program = folder / twin_name(RUNTIME)
-    shutil.copy(PROGRAM, program)
+    folder = Path(tempfile.mkdtemp(prefix="fields-", dir=world_folder / "tmp"))
+    server = CrishimServer("", folder / "s", flags=["--log-level=debug", "--carrier=pause"])
     binaries = os.environ.get("CRISHIM_TEST_ENGINE")
-    runc = shutil.which("runc", path=f"{binaries or ''}:/usr/sbin:/usr/bin:/usr/local/sbin")
-    assert runc
-    real = front.build(Path(runc)) if front.needed() else Path(runc)
-    conf_path(program).write_text(TwinConf(str(real), str(server.folder / "run" / DESK)).text())
-    config = {
-        "default-runtime": RUNTIME,
-        "runtimes": {RUNTIME: {"path": str(real)}, program.name: {"path": str(program)}},
-    }
-    with TestEngine(folder / "engine", Path(binaries) if binaries else None, config) as engine:
+    with FrontedEngine(folder / "e", Path(binaries) if binaries else None) as engine:
         images.busybox().load(engine.api, images.BUSYBOX_REF)
+        engine.ask(server.folder / "run")
         server.engine_url = engine.url
         server.start()
         yield server, engine
@@ -56,13 +52,18 @@ def fronted(world_folder: Path) -> Iterator[tuple[CrishimServer, TestEngine]]:
     server.remove_folder()
 
 
+def runtime_of(engine: FrontedEngine) -> str:
+    """The default one, which has the front."""
+    return str(engine.api.call("GET", "/info")["DefaultRuntime"])
+
+
 def ambient(*names: str, **context: object) -> pb.LinuxContainerConfig:
     drop = context.pop("drop", ())
     capabilities = pb.Capability(add_ambient_capabilities=names, drop_capabilities=drop)  # type: ignore[arg-type]
     return linux(capabilities=capabilities, **context)
 
 
-def test_ambient_capabilities(fronted: tuple[CrishimServer, TestEngine]) -> None:
+def test_ambient_capabilities(fronted: tuple[CrishimServer, FrontedEngine]) -> None:
     """In all five sets of a user's process, in its execs, too, and also when the engine starts it again."""
     server, engine = fronted
     pod = Pod(server)
@@ -83,11 +84,11 @@ def test_ambient_capabilities(fronted: tuple[CrishimServer, TestEngine]) -> None
     check()
     server.restart()
     check()
-    engine.api.call("POST", f"/containers/{container_id}/restart", {"t": "0"})
+    restart_behind(server, engine.api, container_id)
     check()
 
 
-def test_all_capabilities_ambient(fronted: tuple[CrishimServer, TestEngine]) -> None:
+def test_all_capabilities_ambient(fronted: tuple[CrishimServer, FrontedEngine]) -> None:
     server, engine = fronted
     user = pb.Int64Value(value=1000)
     privileged = Pod(server, config_of(server, linux=pod_linux(privileged=True)))
@@ -101,16 +102,17 @@ def test_all_capabilities_ambient(fronted: tuple[CrishimServer, TestEngine]) -> 
         assert ("NET_RAW" in held(status["CapAmb"])) is (pod is privileged)
 
 
-def test_who_asks_for_nothing_does_not_pass_the_front(fronted: tuple[CrishimServer, TestEngine]) -> None:
+def test_who_asks_for_nothing_does_not_pass_the_front(fronted: tuple[CrishimServer, FrontedEngine]) -> None:
     server, engine = fronted
     pod = Pod(server)
     plain, carried = pod.start(), pod.start(make_container("carried", linux=ambient("KILL")))
     runtimes = [inspect(engine.api, one)["HostConfig"]["Runtime"] for one in (pod.id, plain, carried)]
-    assert runtimes == [RUNTIME, RUNTIME, twin_name(RUNTIME)]
+    runtime = runtime_of(engine)
+    assert runtimes == [runtime, runtime, twin_name(runtime)]
     assert held(status_of(engine.api, plain)["CapAmb"]) == set()
 
 
-def test_mount_options(fronted: tuple[CrishimServer, TestEngine], tmp_path: Path) -> None:
+def test_mount_options(fronted: tuple[CrishimServer, FrontedEngine], tmp_path: Path) -> None:
     """They are in force for the mount, told as asked, and others are refused by name."""
     server, engine = fronted
     script = tmp_path / "run"
@@ -139,7 +141,7 @@ def test_mount_options(fronted: tuple[CrishimServer, TestEngine], tmp_path: Path
     assert "config.mounts[0].mount_options[0]" in text(refused.value)
 
 
-def test_recursive_read_only(fronted: tuple[CrishimServer, TestEngine], tmp_path: Path) -> None:
+def test_recursive_read_only(fronted: tuple[CrishimServer, FrontedEngine], tmp_path: Path) -> None:
     """What is mounted below is read-only only where that was asked."""
     server, engine = fronted
     (below := tmp_path / "deep" / "below").mkdir(parents=True)
@@ -167,17 +169,18 @@ def test_recursive_read_only(fronted: tuple[CrishimServer, TestEngine], tmp_path
         kernel.umount(below)
 
 
-def test_the_node_tells_what_its_handlers_can(fronted: tuple[CrishimServer, TestEngine]) -> None:
-    server, _ = fronted
+def test_the_node_tells_what_its_handlers_can(fronted: tuple[CrishimServer, FrontedEngine]) -> None:
+    server, engine = fronted
+    runtime = runtime_of(engine)
     answer = server.client.Status(pb.StatusRequest(), timeout=CALL)
     able = {handler.name: handler.features.recursive_read_only_mounts for handler in answer.runtime_handlers}
     assert able[""]
-    assert able[RUNTIME]
-    assert twin_name(RUNTIME) not in able
+    assert able[runtime]
+    assert twin_name(runtime) not in able
     assert answer.features.mount_options
     assert answer.features.supplemental_groups_policy
     with pytest.raises(grpc.RpcError, match="front of the runtime"):
-        Pod(server, handler=twin_name(RUNTIME))
+        Pod(server, handler=twin_name(runtime))
     # A handler without a front of its own, on an engine that cannot either.
     other = Pod(server, handler="alt")
     with pytest.raises(grpc.RpcError, match=r"add_ambient_capabilities: .*crishim install-runtime"):

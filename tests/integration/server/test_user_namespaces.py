@@ -24,6 +24,7 @@ from tests.integration.server.pods import (
     make_pod,
     pid_of,
     pod_linux,
+    restart_behind,
 )
 from tests.integration.server.residue import assert_nothing_left, assert_store_empty
 from tests.integration.server.serving import CALL, CrishimServer, code, text
@@ -116,7 +117,7 @@ def test_root_inside_is_nobody_outside(world: CrishimServer, fronted: FrontedEng
     assert [(upper / name).stat().st_uid for name in ("made", "bin/new", "etc/passwd")] == [0, 0, 0]
     # Restarted behind our back, by a later server: the same files, in the same namespace.
     world.restart()
-    fronted.api.call("POST", f"/containers/{container_id}/restart", {"t": "0"})
+    restart_behind(world, fronted.api, container_id)
     assert exec_in(
         world, container_id, "cat /made; stat -c %u /made /vol/file; readlink /proc/self/ns/user"
     ).split() == [

@@ -17,10 +17,16 @@ from crishim.front.twins import TwinConf, conf_path, marker_path
 from crishim.front.wire import Question
 from crishim.model import (
     Capability,
+    IDMapping,
     LinuxContainerConfig,
     LinuxContainerResources,
     LinuxContainerSecurityContext,
+    LinuxPodSandboxConfig,
+    LinuxSandboxSecurityContext,
     Mount,
+    NamespaceMode,
+    NamespaceOption,
+    UserNamespace,
 )
 from crishim.runtime import cgroup_files, node
 from crishim.runtime.front import Front
@@ -50,6 +56,8 @@ async def fronted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
         default_facts(str(tmp_path)),
         api_version=(1, 41),
         readonly_recursion=frozenset(),
+        storage_driver="overlay2",
+        kernel="6.1.0",
         twins={"runc": str(program)},
     )
     world.engine = SimulatedEngine(facts=facts, clock=world.clock, root=tmp_path / "engine")
@@ -123,6 +131,33 @@ async def test_handlers_tell_what_they_can(fronted: World) -> None:
     with pytest.raises(UnsupportedField, match=r"add_ambient_capabilities: .*crishim install-runtime"):
         await fronted.create(await fronted.run(), linux=AMBIENT)
     await fronted.restart(desk=fronted.folder / "front.sock")
+
+
+async def test_a_pod_with_a_user_namespace(fronted: World) -> None:
+    run = IDMapping(host_id=100_000, container_id=0, length=65_536)
+    options = NamespaceOption(pid=NamespaceMode.CONTAINER, userns_options=UserNamespace(uids=(run,), gids=(run,)))
+    context = LinuxSandboxSecurityContext(namespace_options=options)
+    sandbox = await fronted.run(linux=LinuxPodSandboxConfig(security_context=context))
+    assert fronted.namespaces.made[sandbox].kinds == {"network", "ipc", "uts", "user"}
+    assert fronted.namespaces.made[sandbox].owner == (100_000, 100_000)
+    inside = LinuxContainerConfig(security_context=LinuxContainerSecurityContext(namespace_options=options))
+    container = await fronted.run_container(sandbox, linux=inside)
+    live = fronted.in_engine(container)
+    assert live is not None
+    assert live.runtime == "crishim-runc"
+    edit = edit_of(fronted.rt.index, Question("create", container, "", b"{}"), fronted.namespaces.folder)
+    assert edit is not None
+    with pytest.raises(FrontFailed, match="no root file system whose owners"):
+        edit({})
+    assert {handler.user_namespaces for handler in node_status(fronted.rt).handlers} == {True}
+    await fronted.check_consistent()
+    await fronted.restart(kill=True)
+    assert (fronted.state(sandbox), fronted.state(container)) == ("READY", "RUNNING")
+    await fronted.remove_container(container)
+    await fronted.restart(settings=replace(fronted.rt.settings, carrier="pause"))
+    with pytest.raises(UnsupportedField, match="the setting `carrier` is pause"):
+        await fronted.run(name="other", linux=LinuxPodSandboxConfig(security_context=context))
+    assert {handler.user_namespaces for handler in node_status(fronted.rt).handlers} == {False}
 
 
 async def test_files_of_the_cgroup_are_updated_or_put_back(
