@@ -76,3 +76,22 @@ def test_install_service_tells_what_it_cannot_write(capsys: pytest.CaptureFixtur
     (tmp_path / "etc").write_text("a file")
     assert main(["install-service", "--root", str(tmp_path)]) == FAILED
     assert "cannot write" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["check", "install-runtime", "uninstall-runtime"])
+def test_the_commands_of_the_front_read_the_servers_settings(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([verb, "--engine=simulated:"]) == MISCONFIGURED
+    assert capsys.readouterr().err == "crishim: the simulated engine has no runtimes\n"
+    assert main([verb, "--run-dir=here"]) == MISCONFIGURED
+    assert "crishim: flag --run-dir: 'here'" in capsys.readouterr().err
+    assert main([verb, "--engine=unix:///nowhere/docker.sock", "--config=/nowhere.toml"]) == MISCONFIGURED
+    with pytest.raises(SystemExit) as ended:
+        main([verb, "--kill-wait=3"])
+    assert ended.value.code == MISCONFIGURED, "a setting that says nothing to it"
+
+
+def test_an_engine_that_is_away_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["check", f"--engine=unix://{tmp_path}/docker.sock", f"--run-dir={tmp_path}"]) == FAILED
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("crishim: ")
+    assert "docker.sock" in line or line.endswith("needs root")

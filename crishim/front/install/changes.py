@@ -60,7 +60,7 @@ async def install(engine: Engine, process: EngineProcess, plan: Plan, places: Pl
         except asyncio.CancelledError:
             await undoing
             raise
-        except (FrontProblem, OSError) as left:
+        except (FrontProblem, CRIError, OSError) as left:
             raise FrontProblem(f"{error}; and undoing it failed: {left}") from error
         if isinstance(error, CRIError):
             raise FrontProblem(str(error)) from error
@@ -70,17 +70,17 @@ async def install(engine: Engine, process: EngineProcess, plan: Plan, places: Pl
 async def _undo(engine: Engine, process: EngineProcess, plan: Plan) -> None:
     names = [twin.name for twin in plan.fresh]
     now = read_text(plan.file)
-    if now is not None:
-        without = daemon_json.without_runtimes(now, names)
-        untouched = without == daemon_json.without_runtimes(plan.after, names)
-        if now != without:
+    without = daemon_json.without_runtimes(now or "", names)
+    try:
+        if now is not None and now != without:
             await _take_out(engine, process, plan.file, without, names)
-        if untouched and plan.before is not None:
+    finally:  # also where the engine has gone, or does not listen
+        if now == plan.after and plan.before is not None:
             replace_file(plan.file, plan.before.encode())
-        elif untouched:
+        elif now == plan.after:
             plan.file.unlink()
-    for twin in plan.fresh:
-        twin.files.take_away()
+        for twin in plan.fresh:
+            twin.files.take_away()
 
 
 async def _take_out(engine: Engine, process: EngineProcess, file: Path, without: str, names: Collection[str]) -> None:

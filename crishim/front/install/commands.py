@@ -47,7 +47,6 @@ class Context:
 
 def run(command: Callable[[Context], Awaitable[int]], context: Context) -> int:
     """Run one of the three below, and say in one line what went wrong."""
-    logging.disable(logging.WARNING)  # the proof's desk refuses on purpose
 
     async def work() -> int:
         try:
@@ -60,7 +59,12 @@ def run(command: Callable[[Context], Awaitable[int]], context: Context) -> int:
         finally:
             await context.engine.close()
 
-    return asyncio.run(work())
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)  # the proof's desk refuses on purpose
+    try:
+        return asyncio.run(work())
+    finally:
+        logging.disable(before)
 
 
 async def install_runtime(context: Context) -> int:

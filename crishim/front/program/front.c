@@ -126,6 +126,10 @@ static void put_number(struct text *text, long number, int digits) {
 static void put_json(struct text *text, const char *part, u64 size) {
     for (u64 i = 0; i < size; i++) {
         u8 c = (u8)part[i];
+        if (text->end - text->at < 2) { /* no half of an escape */
+            text->full = 1;
+            return;
+        }
         if (c == '"' || c == '\\') put(text, "\\");
         if (c >= ' ') add(text, part + i, 1);
         else put(text, " ");
@@ -183,7 +187,6 @@ static __attribute__((noreturn)) void fail_with(const char *what, const char *de
     put_json(&text, what, size_of(what));
     if (detail) put_json(&text, detail, size);
     if (error) put(&text, ": "), put_error(&text, -error);
-    if (text.full && text.at[-1] == '\\') text.at--; /* half an escape */
     text.end = line + sizeof line;
     put(&text, "\",\"time\":\""), put_time(&text, now.seconds), put(&text, "\"}\n");
     long fd = log_path ? SYS4(openat, AT_FDCWD, log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644) : -1;

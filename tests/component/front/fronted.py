@@ -50,7 +50,7 @@ class Fronted:
 
     def start(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
         pipe = subprocess.PIPE
-        return subprocess.Popen([*self.command, *arguments], stdout=pipe, stderr=pipe, text=True, **options)
+        return subprocess.Popen([*self.command, *arguments], stdout=pipe, stderr=pipe, errors="replace", **options)
 
     def call(self, *arguments: str, **options: Any) -> tuple[int, str]:
         """Exit status and what was printed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import socket
 import struct
@@ -145,6 +146,14 @@ def test_a_front_that_was_not_told_enough_says_so(fronted: Fronted, text: str | 
         fronted.serve(fronted.answering(encode_answer(Answer(b"{}"))))
     assert fronted.create()[0] == 125
     assert words in fronted.told()
+
+
+@pytest.mark.parametrize("odd", ['"', "\\", "é", "x"])
+@pytest.mark.parametrize("more", range(3))
+def test_what_is_too_long_to_be_told_is_cut(fronted: Fronted, odd: str, more: int) -> None:
+    assert fronted.call("--log", str(fronted.log), "create", "--bundle", "x" * more + odd * 20_000, ID)[0] == 125
+    entry = json.loads(fronted.log.read_text(errors="replace"))
+    assert entry["msg"].startswith(f"crishim front: a path is too long: {'x' * more}{odd}{odd}")
 
 
 def test_a_bundle_that_is_not_there_is_named(fronted: Fronted) -> None:

@@ -104,17 +104,15 @@ def test_from_installed_to_taken_away(
     assert done.stdout.endswith("has no front\nthe engine knows no front: crishim install-runtime adds it\n")
 
     server.start()  # what runs learns of the twins when the engine reloads
-    said = command(commands.install_runtime)
-    assert "left alone: io.containerd.runc.v2" in said
+    said = command(commands.install_runtime, only=["alt"])
     assert "proven: crishim-alt" in said
-    assert {"crishim-alt", "crishim-runc"} <= runtimes(plain.api)
-    assert [name for name in runtimes(plain.api) if name.startswith("crishim-crishim")] == []
+    assert own(runtimes(plain.api)) == own(known) | {"crishim-alt"}
     assert plain.api.call("GET", "/containers/json", {"all": "1"}) == [], "what proved it is gone"
-    until(lambda: "the front stands before the runtimes alt, " in server.log.read_text(), "the server uses them")
+    until(lambda: "the front stands before the runtimes alt\n" in server.log.read_text(), "the server uses them")
     installed = file.read_bytes()
-    assert "was there already: crishim-alt" in command(commands.install_runtime)
+    assert "was there already: crishim-alt" in command(commands.install_runtime, only=["alt"])
     assert file.read_bytes() == installed
-    assert command(commands.check).count("refuses a container that is not its own") == len(own(known))
+    assert command(commands.check).count("refuses a container that is not its own") == 1
 
     # Nobody's container is refused in words, with and without a server.
     stranger = create(plain.api, "crishim-alt")
@@ -158,6 +156,7 @@ def test_what_does_not_work_is_undone(
     before, known = file.read_bytes(), runtimes(engine.api)
 
     said = command(commands.install_runtime, status=1)
+    assert "left alone: io.containerd.runc.v2" in said
     assert "left alone: gone its program /no/runtime is not there" in said
     assert "crishim: crishim-broken cannot start a container" in said
     assert file.read_bytes() == before
@@ -287,7 +286,3 @@ def test_killed_while_it_is_asked_the_server_starts_nothing(
     thread.join(30)
     (words,) = said
     assert "crishim front: crishim" in words
-    server.start()  # and what it left is no obstacle
-    assert "crishim knows no container" in refusal(engine.api, stranger)
-    assert server.stop() == 0
-    assert not server.desk.exists()
