@@ -181,7 +181,3 @@ def test_the_node_tells_what_its_handlers_can(fronted: tuple[CrishimServer, Fron
     assert answer.features.supplemental_groups_policy
     with pytest.raises(grpc.RpcError, match="front of the runtime"):
         Pod(server, handler=twin_name(runtime))
-    # A handler without a front of its own, on an engine that cannot either.
-    other = Pod(server, handler="alt")
-    with pytest.raises(grpc.RpcError, match=r"add_ambient_capabilities: .*crishim install-runtime"):
-        other.create(make_container(linux=ambient("KILL")))
