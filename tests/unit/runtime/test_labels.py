@@ -65,7 +65,7 @@ def test_a_containers_request_comes_back_without_its_environment(
     secret = replace(config, envs=(KeyValue(key="PASSWORD", value="secret"),))
     made = labels.make_container_labels(secret, "5a", "/var/log/x.log")
     assert labels.parse_container_config(made, "whatever", "busybox") == config
-    assert "secret" not in str(made)
+    assert made == labels.make_container_labels(config, "5a", "/var/log/x.log")
     assert (made[labels.TYPE], made[labels.SANDBOX_ID]) == (labels.CONTAINER, "5a")
     assert made[labels.LOG_PATH] == "/var/log/x.log"
 
