@@ -45,7 +45,7 @@ class CheckpointStore(ABC):
 
         A store that is damaged, truncated, or not one at all is set aside and a new one opened: a bad file must not
         keep the server from starting. Raises StoreUnavailable only where no store can be had: the folder cannot be
-        made or written, or another process has the store open.
+        made or written, the disk fails while the store itself is whole, or another process has the store open.
         """
 
     @abstractmethod

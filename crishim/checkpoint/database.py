@@ -32,14 +32,17 @@ _TABLES = (
     "CREATE TABLE set_aside (number INTEGER PRIMARY KEY, time INTEGER NOT NULL, name TEXT NOT NULL,"
     " reason TEXT NOT NULL, record BLOB)",
 )
-_COLUMNS = (
-    "SELECT id, record FROM sandboxes LIMIT 0",
-    "SELECT key, value FROM node_values LIMIT 0",
+_READS = (
+    "SELECT id, record FROM sandboxes",
+    "SELECT key, value FROM node_values",
     "SELECT number, time, name, reason, record FROM set_aside LIMIT 0",
 )
+"""All that is ever read, and every column that is written."""
 _LOCK_WAIT = 1.0
 """Seconds: a server that is just ending may still hold the lock."""
 _NOT_THE_FILE = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_NOMEM)
+_MOST_MISSING = 1 << 30
+"""Bytes: a header that speaks of more than that is itself the damage."""
 
 
 class _Unusable(Exception):  # noqa: N818 - a verdict on the file, not a failure
@@ -130,17 +133,46 @@ def _connect(path: Path) -> sqlite3.Connection:
     connection: sqlite3.Connection | None = None
     try:
         connection = sqlite3.connect(path, timeout=_LOCK_WAIT, isolation_level=None)
-        _prepare(connection)
+        _prepare(connection, path)
     except sqlite3.Error as error:
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _NOT_THE_FILE:
+        code: int = getattr(error, "sqlite_errorcode", 0)
+        if code & 0xFF in _NOT_THE_FILE:
             raise StoreUnavailable(f"{path}: {error} (is another server using this state folder?)") from error
-        raise _Unusable(str(error)) from error
+        # To SQLite a read past the end of the file is an I/O error, too; others are no fault of what is in the file.
+        if code & 0xFF == sqlite3.SQLITE_IOERR and code != sqlite3.SQLITE_IOERR_SHORT_READ:
+            if connection is not None:
+                connection.close()  # now, as the file is opened beside it, and its lock ends when that is closed
+            _read_through(path, error)
+        short = "truncated: " if code == sqlite3.SQLITE_IOERR_SHORT_READ else ""
+        raise _Unusable(f"{short}{error}") from error
     else:
         opened, connection = connection, None
         return opened
     finally:
         if connection is not None:
             connection.close()
+
+
+def _read_through(path: Path, error: sqlite3.Error) -> None:
+    """Return if it is reading that fails: a database that none can read is set aside. Else raise StoreUnavailable."""
+    for name in (path, Path(f"{path}-wal"), Path(f"{path}-journal")):
+        try:
+            with name.open("rb") as file:
+                while file.read(1 << 20):
+                    pass
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return
+    raise StoreUnavailable(f"{path}: {error} (the disk fails; the file can be read and is left as it is)") from error
+
+
+def _whole_size(path: Path) -> int:
+    """Bytes that a database has by its own header (https://sqlite.org/fileformat.html 1.3), 0 if it tells none."""
+    with path.open("rb") as file:
+        header = file.read(100)
+    size = {1: 1 << 16}.get(found := int.from_bytes(header[16:18], "big"), found)  # 65536 is written as 1
+    return size * int.from_bytes(header[28:32], "big")
 
 
 def _make(path: Path) -> None:
@@ -166,7 +198,7 @@ def _make(path: Path) -> None:
         os.unlink(name)
 
 
-def _prepare(connection: sqlite3.Connection) -> None:
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     connection.text_factory = _text
     execute = connection.execute
     execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -182,9 +214,22 @@ def _prepare(connection: sqlite3.Connection) -> None:
     version = execute("PRAGMA user_version").fetchone()[0]
     if version > SCHEMA_VERSION:
         raise _Unusable(f"tables of version {version}, this crishim knows {SCHEMA_VERSION}", "newer")
-    for statement in _COLUMNS:
-        execute(statement)
+    # What is missing of the last page is read as zeros, or (newer SQLite, in long rows) is an I/O error. Where no log
+    # may have that page, it is told before either.
+    whole = execute("PRAGMA page_count").fetchone()[0] * execute("PRAGMA page_size").fetchone()[0]
+    if (size := path.stat().st_size) < whole and not _has_log(path):
+        raise _Unusable(f"truncated, {size} bytes of {whole}")
+    # quick_check looks at how pages hang together, and not into long rows: what cannot be read must be known by now.
+    for statement in _READS:
+        for _ in execute(statement):
+            pass
     execute("COMMIT")
+
+
+def _has_log(path: Path) -> bool:
+    with suppress(FileNotFoundError):
+        return os.stat(f"{path}-wal").st_size > 0
+    return False
 
 
 def _rename(path: Path, word: str) -> Path:
@@ -219,12 +264,16 @@ def _salvage(kept: Path, name: str) -> tuple[list[tuple[str, bytes]], list[tuple
         shutil.copyfile(kept, copy)
         with suppress(FileNotFoundError):
             shutil.copyfile(f"{kept}-wal", f"{copy}-wal")
+        # Pages that are missing are empty ones from here on: SQLite reads nothing of a file that is short of them.
+        if copy.stat().st_size < (whole := _whole_size(copy)) <= _MOST_MISSING:
+            os.truncate(copy, whole)
         for sandbox_id, data in _rows(copy, "SELECT id, record FROM sandboxes NOT INDEXED"):
             with suppress(CheckpointError, TypeError):
                 decode(data, sandbox_id)
                 records[sandbox_id] = data
         pairs = _rows(copy, "SELECT key, value FROM node_values NOT INDEXED")
-        values = {key: value for key, value in pairs if isinstance(key, str) and isinstance(value, str)}
+        # A zero is what is missing of a page.
+        values = {k: v for k, v in pairs if isinstance(k, str) and isinstance(v, str) and "\0" not in k + v}
     return list(records.items()), list(values.items())
 
 

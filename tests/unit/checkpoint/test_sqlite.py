@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import stat
 import threading
 from contextlib import closing
 from pathlib import Path
+from typing import IO, Literal
 
 import pytest
 
@@ -18,11 +20,11 @@ from crishim.checkpoint.sqlite import SqliteStore
 from crishim.testing.checkpoint_contract.records import make_id, make_record
 
 
-async def fill(folder: Path, *names: str) -> Path:
+async def fill(folder: Path, *names: str, containers: int = 1) -> Path:
     store = SqliteStore(folder)
     await store.open()
     for name in names:
-        await store.put(make_record(name))
+        await store.put(make_record(name, containers=containers))
     await store.put_value("key", "value")
     await store.close()
     return store.path
@@ -100,6 +102,86 @@ async def test_what_cannot_be_reached_is_told(tmp_path: Path) -> None:
     await store.close()
 
 
+@pytest.mark.parametrize("log", [False, True], ids=["alone", "with a log"])
+async def test_a_file_cut_short_anywhere_is_survived(tmp_path: Path, log: bool) -> None:
+    """At each border of a page, a byte to both sides of it, and between: it is told, and nothing else is believed."""
+    originals = {record.id: record for record in (make_record(f"pod-{number}", containers=2) for number in range(4))}
+    path = await fill(tmp_path / "whole", *(f"pod-{number}" for number in range(4)), containers=2)
+    data, left = path.read_bytes(), b""
+    with closing(sqlite3.connect(path)) as connection:
+        ((page,),) = connection.execute("PRAGMA page_size")
+    if log:  # of another page than the last: what a server leaves that was killed
+        store = SqliteStore(tmp_path / "whole")
+        await store.open()
+        await store.put_value("key", "other")
+        data, left = path.read_bytes(), Path(f"{path}-wal").read_bytes()
+        await store.close()
+        assert left
+    sizes = {border + more for border in range(0, len(data) + 1, page) for more in (-1, 0, 1, page // 2)}
+    found = {}
+    for size in sorted(size for size in sizes if 0 <= size < len(data)):
+        folder = tmp_path / str(size)
+        folder.mkdir()
+        (folder / path.name).write_bytes(data[:size])
+        if log:
+            (folder / f"{path.name}-wal").write_bytes(left)
+        loaded = await load(folder)
+        assert all(originals[record.id] == record for record in loaded.records), size
+        assert loaded.set_aside or len(loaded.records) == len(originals), size
+        assert (await load(folder)).set_aside == (), size
+        found[size] = len(loaded.records)
+    assert found[len(data) - 1] == found[len(data) - page] == len(originals) - 1  # a record's last page is missing
+
+
+async def test_all_but_what_was_cut_off_is_salvaged(tmp_path: Path) -> None:
+    path = await fill(tmp_path, *(f"pod-{number}" for number in range(40)))
+    data = path.read_bytes()[: path.stat().st_size * 3 // 4]
+    path.write_bytes(data)
+    loaded = await load(tmp_path)
+    (aside,) = loaded.set_aside
+    assert f"; {len(loaded.records)} records in it could be read" in aside.reason
+    assert 20 < len(loaded.records) < 40
+    assert Path(aside.kept_at).read_bytes() == data
+    assert (await load(tmp_path)).records == loaded.records
+
+
+@pytest.mark.parametrize("readable", [True, False], ids=["disk fails", "file cannot be read"])
+async def test_an_error_of_the_disk_costs_no_good_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, readable: bool
+) -> None:
+    """An error that is no truncation leaves a file that can be read where it is, and one that cannot be is kept."""
+    path = await fill(tmp_path, "pod")
+    before = path.read_bytes()
+    prepare, opened = database._prepare, Path.open
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR_READ
+    failures = iter([error])
+
+    def failing(connection: sqlite3.Connection, where: Path) -> None:
+        for failure in failures:
+            raise failure
+        prepare(connection, where)
+
+    def bad_sector(file: Path, mode: Literal["rb"]) -> IO[bytes]:
+        if file == path:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return opened(file, mode)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(database, "_prepare", failing)
+        if readable:
+            with pytest.raises(StoreUnavailable, match=r"disk I/O error .*left as it is"):
+                await load(tmp_path)
+            assert [file.name for file in tmp_path.iterdir()] == [path.name]
+        else:
+            patch.setattr(Path, "open", bad_sector)
+            (aside,) = (await load(tmp_path)).set_aside
+            assert aside.reason.startswith("disk I/O error")
+            path = Path(aside.kept_at)
+    assert path.read_bytes() == before
+    assert [record.id for record in (await load(tmp_path)).records] == [make_id("pod")]
+
+
 @pytest.mark.parametrize(
     ("statements", "word"),
     [
@@ -147,6 +229,9 @@ async def test_the_log_of_a_killed_server_is_read_and_a_damaged_one_survived(tmp
     (tmp_path / "folder" / "checkpoint.db-wal").unlink()
     (tmp_path / "folder" / "checkpoint.db-wal").mkdir()
     assert len((await load(tmp_path / "folder")).set_aside) == 1
+    (tmp_path / "whole" / "checkpoint.db-journal").mkdir()  # an I/O error to SQLite, and no fault of the disk
+    loaded = await load(tmp_path / "whole")
+    assert (len(loaded.records), len(loaded.set_aside)) == (1, 1)
 
 
 async def test_a_state_folder_that_cannot_be(tmp_path: Path) -> None:
