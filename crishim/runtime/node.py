@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -267,8 +268,7 @@ class Node:
             async with asyncio.timeout(_CLEAR_LIMIT):
                 listed = await self._engine.list_containers({labels.TYPE: ""})
                 pins = await self._namespaces.pins()
-                objects = {s.object_id for s in self._index.sandboxes()}
-                if any(self._index.container(i) is None and i not in objects for i in listed):
+                if await self._unread(listed):
                     # The id of an anchored pod is in the labels of what could not be read.
                     listed = [*listed, *pins]
                 # Side by side: a plugin that hangs must not keep the server from being ready once per pin.
@@ -283,6 +283,14 @@ class Node:
             log.warning("what unknown pods left is not released within %g s; the next start tries again", _CLEAR_LIMIT)
         except CRIError as error:
             log.warning("what unknown pods left cannot be released: %s", error)
+
+    async def _unread(self, listed: Iterable[str]) -> set[str]:
+        """Those of the listed containers that may be of a pod which is not known; what holds an image is none."""
+        objects = {s.object_id for s in self._index.sandboxes()}
+        unknown = {i for i in listed if self._index.container(i) is None and i not in objects}
+        if unknown:
+            unknown -= set(await self._engine.list_containers({labels.TYPE: labels.IMAGE_VIEW}))
+        return unknown
 
     async def _release(self, sandbox_id: str) -> None:
         """Detach and unpin a pod of which the pin alone is left: its record was lost, and its sandbox was removed."""

@@ -88,6 +88,19 @@ async def test_what_a_crash_left_goes_at_the_start(world: World) -> None:
     assert (world.views.held, holders(world)) == ({}, [])
 
 
+async def test_a_lost_pods_network_is_released_beside_a_view(world: World) -> None:
+    """What holds an image is listed, and is no pod that could not be read: the start clears leftovers all the same."""
+    pod, _ = await old_engine(world)
+    await world.create(pod, mounts=(WHOLE,))
+    lost = await world.run(name="lost")
+    await world.node.close()
+    await world.store.delete(lost)
+    await world.engine.remove(lost)
+    await world.start()
+    assert world.network.held.keys() == world.namespaces.held.keys() == {pod}
+    assert len(holders(world)) == 1
+
+
 async def test_a_container_that_somebody_else_removes(world: World) -> None:
     pod, _ = await old_engine(world)
     container = await world.create(pod, mounts=(WHOLE,))

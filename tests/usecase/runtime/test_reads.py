@@ -16,6 +16,7 @@ from crishim.rpc import containers, images, node, sandboxes
 from crishim.rpc.served import Served, serve_from
 from crishim.runtime.host import Host
 from crishim.runtime.sandbox_stop import stop_pod_sandbox
+from tests.usecase.runtime.virtual_time import idle
 from tests.usecase.runtime.world import World
 
 Handler = Callable[[Served, Any], Awaitable[Any]]
@@ -119,3 +120,20 @@ async def test_a_verbose_status_tells_whether_the_network_is_as_it_was_made(worl
     await stop_pod_sandbox(world.rt, sandbox)
     assert await told() is None
     assert world.network.calls["check"] == 3
+
+
+async def test_a_stop_waits_for_the_plugins_that_are_asked(world: World) -> None:
+    """CNI: no two operations on one container at once."""
+    sandbox = await world.run()
+    request = pb.PodSandboxStatusRequest(pod_sandbox_id=sandbox, verbose=True)
+    world.network.script("check", Hang())
+    asking = world.background(sandboxes.status(serve_from(world.rt), request))
+    await world.network.called("check")
+    stopping = world.background(stop_pod_sandbox(world.rt, sandbox))
+    await idle()
+    assert world.network.calls["detach"] == 0
+    await stopping
+    answer = pb.PodSandboxStatusResponse.FromString(await asking)
+    assert json.loads(answer.info["info"])["network"]["check"] == "not known: no answer within 5 s"
+    assert world.network.calls["check"] == 1
+    await world.check_removable()
