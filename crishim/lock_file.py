@@ -53,11 +53,15 @@ class LockFile:
             except BaseException:
                 os.close(lock)
                 raise
-            if _same_file(os.fstat(lock), self.path):
-                os.ftruncate(lock, 0)
-                os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
-                self._descriptor = lock
-                return
+            try:
+                if _same_file(os.fstat(lock), self.path):
+                    os.ftruncate(lock, 0)
+                    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+                    self._descriptor = lock
+                    return
+            except BaseException:
+                os.close(lock)
+                raise
             # The holder removed the file between our opening and our locking it: this lock guards nothing.
             os.close(lock)
 
@@ -91,7 +95,7 @@ class EngineClaim:
             text = f"the engine at {self._socket} is served by {who}; stop it, or choose another --engine"
             raise Taken(text) from None
         except OSError as error:
-            log.warning("nothing keeps a second crishim from this engine: %s: %s", error.filename, error.strerror)
+            log.warning("nothing keeps a second crishim from this engine: %s: %s", self._lock.path, error.strerror)
         return self
 
     def __exit__(

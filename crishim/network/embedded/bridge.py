@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Interface, IPv6Interface, ip_interface
 
-from cni import parse_conflist, parse_result
+from cni import CNIError, parse_conflist, parse_result
 from cni.derive import execution_config
 from cni.plugins.api import Call
 from cni.plugins.bridge.again import reconnect
@@ -59,11 +59,14 @@ class Lines:
     def __init__(self) -> None:
         self._known: dict[str, tuple[Attached, _Line]] = {}
 
-    def mend(self, kept: Mapping[str, Attached]) -> bool:
-        """Connect the attached pods again that are not; True: some were not.  Blocks.  Raises OSError, CNIError."""
+    def mend(self, kept: Mapping[str, Attached]) -> tuple[bool, OSError | CNIError | None]:
+        """Connect the attached pods again that are not: whether some were, and what kept another one from it.
+
+        Blocks.  Raises OSError, CNIError where none can be.
+        """
         lines = self._lines(kept)
         if not lines:
-            return False
+            return False, None
         with Route() as here:
             bridge = link.find(here, BRIDGE)
             if bridge is None or not bridge.up:
@@ -72,10 +75,10 @@ class Lines:
                 ports = {port.name for port in link.ports(here, bridge.index)}
                 present = frozenset(address.addresses(here, bridge.index))
                 cut = [line for line in lines if line.port not in ports or not line.gateways <= present]
-            mended = [line for line in cut if reconnect(here, line.call)]
+            mended, failed = _reconnect_all(here, cut)
         if mended:
-            log.warning("%s was %s: %d pods were connected again", BRIDGE, _told(bridge), len(mended))
-        return bool(mended)
+            log.warning("%s was %s: %d pods were connected again", BRIDGE, _told(bridge), mended)
+        return mended > 0, failed
 
     def _lines(self, kept: Mapping[str, Attached]) -> list[_Line]:
         now = {}
@@ -84,6 +87,17 @@ class Lines:
             now[sandbox_id] = known if known and known[0] is attached else (attached, _make_line(sandbox_id, attached))
         self._known = now
         return [line for _, line in now.values()]
+
+
+def _reconnect_all(here: Route, cut: list[_Line]) -> tuple[int, OSError | CNIError | None]:
+    """How many were connected again, and the first that went wrong: one pod's trouble is not the others'."""
+    mended, failed = 0, None
+    for line in cut:
+        try:
+            mended += reconnect(here, line.call)
+        except (OSError, CNIError) as error:
+            failed = failed or error
+    return mended, failed
 
 
 def _told(bridge: link.Link | None) -> str:

@@ -105,10 +105,13 @@ class Rules:
 
     def _look(self) -> bool:
         """Make sure of bridge and rules; False: nobody changed any rule.  Raises OSError, CNIError."""
-        connected = self._lines.mend(self._kept)
+        connected, failed = self._lines.mend(self._kept)
         self._index = find_index()
         # A new bridge has lost settings that host ports need.
-        return _put_back(self._kept, -1 if connected else self._reads)
+        changed = _put_back(self._kept, -1 if connected else self._reads)
+        if failed is not None:
+            raise failed
+        return changed
 
     async def start(self) -> None:
         """Begin to look."""
