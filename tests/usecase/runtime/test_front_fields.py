@@ -161,7 +161,7 @@ async def test_a_pod_with_a_user_namespace(fronted: World) -> None:
 
 
 async def test_a_lost_pods_containers_do_not_start(fronted: World) -> None:
-    """Neither record nor object tells that it was anchored: what the front carries beside its namespaces is not enough."""
+    """Neither record nor object tells that it was anchored, and what else the front carries is not enough."""
     sandbox = await fronted.run(linux=pod_linux())
     container = await fronted.create(sandbox, linux=AMBIENT)
     edit = edit_of(fronted.rt.index, Question("create", container, "", b"{}"), fronted.namespaces.folder)
