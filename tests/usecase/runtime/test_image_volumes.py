@@ -88,6 +88,19 @@ async def test_what_a_crash_left_goes_at_the_start(world: World) -> None:
     assert (world.views.held, holders(world)) == ({}, [])
 
 
+async def test_what_holds_an_image_keeps_no_lost_pods_network(world: World) -> None:
+    """It is listed with what belongs to pods, and is none."""
+    pod, _ = await old_engine(world)
+    await world.create(pod, mounts=(WHOLE,))
+    lost = await world.run(name="lost")
+    await world.server.kill()
+    await world.store.delete(lost)
+    await world.engine.remove(lost)
+    await world.start()
+    assert len(holders(world)) == 1
+    assert world.network.held.keys() == world.namespaces.held.keys() == {pod}
+
+
 async def test_a_container_that_somebody_else_removes(world: World) -> None:
     pod, _ = await old_engine(world)
     container = await world.create(pod, mounts=(WHOLE,))
