@@ -283,7 +283,7 @@ class Node:
 
     async def _anchored_unread(self) -> bool:
         """Whether the engine has an object of an anchored pod that is not known to be anybody's."""
-        objects = await self._engine.list_containers({labels.CARRIER: Carrier.ANCHORED})
+        objects = await self._engine.list_containers({labels.TYPE: labels.SANDBOX, labels.CARRIER: Carrier.ANCHORED})
         return not {s.object_id for s in self._index.sandboxes()}.issuperset(objects)
 
     async def _release(self, sandbox_id: str) -> None:
