@@ -295,4 +295,4 @@ def _write(path: str, text: str, owner: tuple[int, int]) -> None:
         with os.fdopen(descriptor, "wb") as file:
             os.fchmod(file.fileno(), 0o644)  # whatever our umask is: containers' users read it
             os.fchown(file.fileno(), *owner)
-            file.write(text.encode())
+            file.write(text.encode(errors="surrogateescape"))  # the host's, as they are
