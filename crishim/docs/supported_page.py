@@ -117,8 +117,9 @@ With it, these are in force on every engine; without, they are refused by name (
 | user namespaces of pods, with shifted owners of volumes | Linux 5.19; images in overlays (overlay2, containerd) |
 | limits of huge pages | cgroups that limit them |
 
-- Only containers that ask for one of these are run by the front's twin of their runtime (`crishim-runc` for `runc`);
-  all others never pass it. `docker inspect` shows the twin and nothing of what it carries; ContainerStatus tells it.
+- Containers that ask for one of these, and all of anchored pods (`--carrier`; by default of every pod that does not
+  share its PID namespace), are run by the front's twin of their runtime (`crishim-runc` for `runc`); others never pass
+  it. `docker inspect` shows the twin and nothing of what it carries; ContainerStatus tells it.
 - Such a container starts while crishim serves, and not otherwise: also when somebody restarts it by hand.
 - `unified` and huge pages can be changed by UpdateContainerResources; crishim writes those files of the cgroup itself.
 - Status tells for each handler whether mounts can be recursively read-only. For mount options CRI has one word for the
