@@ -95,7 +95,9 @@ def make_sync(net_path: str, folder: str, wanted: Wanted) -> None:
         raise NetnsError(f"{folder} cannot be made: {error.strerror}", path=folder) from error
     try:
         with _told(f"{folder} cannot be mounted"):
-            mounts.mount_tmpfs(folder, f"mode=755,size={_FOLDER_SIZE}")
+            # Users of the host find the way to volumes barred elsewhere, and so here: root alone goes in, and who is
+            # root for the pod's containers, as whom an OCI runtime looks for their root file system.
+            mounts.mount_tmpfs(folder, f"mode=710,gid={wanted.owner[1]},size={_FOLDER_SIZE}")
         with _made(wanted) as made:
             if "uts" in wanted.kinds:
                 _set_hostname(wanted.hostname)
@@ -295,4 +297,4 @@ def _write(path: str, text: str, owner: tuple[int, int]) -> None:
         with os.fdopen(descriptor, "wb") as file:
             os.fchmod(file.fileno(), 0o644)  # whatever our umask is: containers' users read it
             os.fchown(file.fileno(), *owner)
-            file.write(text.encode())
+            file.write(text.encode(errors="surrogateescape"))  # the host's, as they are

@@ -58,8 +58,10 @@ def make_sandbox_labels(config: PodSandboxConfig, runtime_handler: str) -> dict[
     """Labels for a sandbox's container."""
     pod = config.metadata
     assert pod is not None
+    # Whoever makes a pod chooses its labels, and does not choose what holds its namespaces.
+    user = {key: value for key, value in config.labels.items() if key != CARRIER}
     return {
-        **_convention(config.labels, config.annotations),
+        **_convention(user, config.annotations),
         _CONTAINER_NAME: SANDBOX_CONTAINER,
         **make_pod_labels(pod),
         TYPE: SANDBOX,

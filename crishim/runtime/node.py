@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from crishim.aiokit.background import Background
 from crishim.aiokit.gather import gather_all
 from crishim.aiokit.locks import KeyedLocks
 from crishim.checkpoint.api import CheckpointStore
+from crishim.checkpoint.record import Carrier
 from crishim.engine.api import Engine
 from crishim.engine.values import EngineEvent, EngineFacts, LogSpool
 from crishim.errors import CheckpointFailed, CRIError, EngineUnavailable
@@ -268,15 +268,12 @@ class Node:
             async with asyncio.timeout(_CLEAR_LIMIT):
                 listed = await self._engine.list_containers({labels.TYPE: ""})
                 pins = await self._namespaces.pins()
-                if await self._unread(listed):
+                unknown = [pin for pin in pins if self._index.sandbox(pin) is None and pin not in listed]
+                if unknown and await self._anchored_unread():
                     # The id of an anchored pod is in the labels of what could not be read.
-                    listed = [*listed, *pins]
+                    listed, unknown = [*listed, *unknown], []
                 # Side by side: a plugin that hangs must not keep the server from being ready once per pin.
-                await gather_all(
-                    self._release(sandbox_id)
-                    for sandbox_id in pins
-                    if self._index.sandbox(sandbox_id) is None and sandbox_id not in listed
-                )
+                await gather_all(map(self._release, unknown))
                 known = {s.id: s.record.network for s in self._index.sandboxes() if s.record.network is not None}
                 await self._network.gc({object_id: Attached(backend="") for object_id in listed} | known)
         except TimeoutError:
@@ -284,13 +281,10 @@ class Node:
         except CRIError as error:
             log.warning("what unknown pods left cannot be released: %s", error)
 
-    async def _unread(self, listed: Iterable[str]) -> set[str]:
-        """Those of the listed containers that may be of a pod which is not known; what holds an image is none."""
-        objects = {s.object_id for s in self._index.sandboxes()}
-        unknown = {i for i in listed if self._index.container(i) is None and i not in objects}
-        if unknown:
-            unknown -= set(await self._engine.list_containers({labels.TYPE: labels.IMAGE_VIEW}))
-        return unknown
+    async def _anchored_unread(self) -> bool:
+        """Whether the engine has an object of an anchored pod that is not known to be anybody's."""
+        objects = await self._engine.list_containers({labels.TYPE: labels.SANDBOX, labels.CARRIER: Carrier.ANCHORED})
+        return not {s.object_id for s in self._index.sandboxes()}.issuperset(objects)
 
     async def _release(self, sandbox_id: str) -> None:
         """Detach and unpin a pod of which the pin alone is left: its record was lost, and its sandbox was removed."""

@@ -130,7 +130,8 @@ class Reconciler:
 
     def _settled(self, live: EngineContainer, touched: Touched) -> bool:
         sandbox_id = labels.anchored_id(live.labels) or live.id
-        return bool(self.index.sandbox(sandbox_id) or self.index.container(live.id)) or live in touched
+        known = self.index.sandbox(sandbox_id) or self.index.container(live.id)
+        return bool(known) or live in touched or sandbox_id in touched.dropped
 
     async def _alone(self, object_id: str, work: Awaitable[None]) -> None:
         """Whatever is wrong with one object stays with it, but for an engine that is away."""

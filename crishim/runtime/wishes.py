@@ -19,14 +19,16 @@ from crishim.runtime.oci.wish import UnfitConfig, Wish
 def edit_of(index: Index, question: Question, folder: Callable[[str], str] | None = None) -> Edit | None:
     """What is to be done to the configuration that a front asks about; None where nothing was wished.
 
-    `folder`: gives that of an anchored pod by its id. Raises FrontFailed for a container whose pod has ended.
+    `folder`: gives that of an anchored pod by its id. Raises FrontFailed for the start of a container whose pod has
+    ended.
     """
     container = index.container(question.id)
     wish = make_wish(container.record) if container is not None else None
     sandbox = index.sandbox(container.sandbox_id) if container is not None else None
+    if container is not None and question.verb == "create" and (sandbox is None or not sandbox.ready):
+        # Also one of which nothing tells any more that it was anchored: its containers would lack its namespaces.
+        raise FrontFailed(f"its pod, {container.sandbox_id[:13]}, is not ready", container=container.id)
     if container is not None and sandbox is not None and sandbox.anchored and folder is not None:
-        if not sandbox.ready:
-            raise FrontFailed(f"its pod, {sandbox.id[:13]}, is not ready", container=container.id)
         wish = with_pod(wish, sandbox.record, container.record, folder(sandbox.id))
     if wish is None:
         return None

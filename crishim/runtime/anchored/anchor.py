@@ -63,13 +63,13 @@ class Anchor:
         """Something happened to it, or to the engine: the next who needs it looks."""
         self.id = ""
 
-    async def ensure(self) -> None:
+    async def ensure(self, *, look: bool = False) -> None:
         """Return when it runs. Raises EngineConflict where somebody else's container has its name, and the engine's
-        errors."""
-        if self.id:
+        errors. `look`: ask the engine also where it is known, since events can be lost."""
+        if self.id and not look:
             return
         async with self._making:
-            if self.id:
+            if self.id and not look:
                 return
             with step("anchor"):
                 self.id = await self._ensure()

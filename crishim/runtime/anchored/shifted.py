@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 from typing import Any
 
 from crishim.errors import FrontFailed
@@ -19,6 +20,8 @@ from crishim.runtime.objects import Container
 from crishim.runtime.oci.parts import mapping, objects, texts
 from crishim.runtime.oci.wish import Wish
 
+_ENGINES_VOLUME = re.compile(r"/volumes/[0-9a-f]{64}/_data$")
+"""Where engines keep what an image declares as a volume and nobody mounts: it belongs to the container."""
 _FORBIDDING = {"nosuid": os.ST_NOSUID, "nodev": os.ST_NODEV, "noexec": os.ST_NOEXEC}
 
 log = logging.getLogger(__name__)
@@ -42,7 +45,7 @@ def with_shifted(config: dict[str, Any], wish: Wish, place: str) -> dict[str, An
         root = idmap.make_root(merged, place, user, (ids.uids[0].host_id, ids.gids[0].host_id))
         mounts = [dict(mount) for mount in objects(config, "mounts")]
         for number, mount in enumerate(mounts):
-            if mount.get("destination") in wish.shifted:
+            if mount.get("destination") in wish.shifted or _ENGINES_VOLUME.search(str(mount.get("source"))):
                 target = os.path.join(place, f"mount-{number}")
                 idmap.shift(str(mount.get("source")), target, user)
                 mount["source"] = target

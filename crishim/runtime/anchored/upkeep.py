@@ -77,7 +77,7 @@ class Upkeep:
         pods = [s for s in self.anchored() if s.ready]
         if not pods:
             return
-        await alone(self.anchor.name, self.anchor.ensure())
+        await alone(self.anchor.name, self.anchor.ensure(look=True))
         for sandbox in pods:
             if sandbox.id in lacking:
                 await alone(sandbox.id, self.make_again(sandbox.id))

@@ -62,7 +62,7 @@ def make_capabilities(
             if not _CAPABILITY.fullmatch(capability.upper()):
                 raise InvalidArgument(f"{capability!r} is not the name of a capability", field=f"{field}.{name}[{i}]")
     ambient = asked_ambient(asked)
-    if asked.add_ambient_capabilities:
+    if ambient:  # else there is nothing to carry, and the front would refuse the start
         (ways or Ways()).take(Beyond.AMBIENT, f"{field}.add_ambient_capabilities")
     # The engine applies what is added over what is dropped, so a word in both is only dropped.
     add = without_dropped((*asked.add_capabilities, *ambient), asked.drop_capabilities)

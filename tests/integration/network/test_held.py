@@ -61,6 +61,7 @@ async def test_all_of_a_pod(kept: KernelNamespaces) -> None:
     folder = Path(kept.folder("a"))
     assert (folder / "hosts").read_text() == "text\n"
     assert (folder / "hosts").stat().st_mode & 0o777 == 0o644
+    assert (folder.stat().st_mode & 0o777, folder.stat().st_gid) == (0o710, 0), "nobody's on the host but root's"
     shm = os.statvfs(folder / "shm")
     assert (shm.f_blocks * shm.f_frsize, (folder / "shm").stat().st_mode & 0o7777) == (1 << 20, 0o1777)
     assert await kept.holds("a", ALL)

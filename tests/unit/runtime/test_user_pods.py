@@ -9,6 +9,7 @@ import pytest
 
 from crishim.checkpoint.record import ContainerRecord, Phase, SandboxRecord
 from crishim.errors import FrontFailed
+from crishim.front import idmap
 from crishim.model import (
     ContainerConfig,
     IDMapping,
@@ -81,6 +82,26 @@ def test_without_a_root_there_is_no_container(tmp_path: Path) -> None:
     with pytest.raises(FrontFailed, match="no overlay"):
         with_shifted({"root": {"path": str(tmp_path)}}, wish_of(USER), place)
     assert not os.path.exists(place)
+
+
+def test_whose_owners_are_shifted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mounts that ask for it, and volumes of the image that nobody asked for."""
+    own = tmp_path / "volumes" / ("0f" * 32) / "_data"
+    own.mkdir(parents=True)
+    shifted: list[tuple[str, str]] = []
+    monkeypatch.setattr(idmap, "make_root", lambda merged, place, _user, _owner: f"{place}/{merged}")
+
+    def shift(source: str, target: str, _user: str) -> None:
+        shifted.append((source, target))
+        os.mkdir(target)
+
+    monkeypatch.setattr(idmap, "shift", shift)
+    sources = {"/shifted": "/proc", "/plain": "/sys", "/data": str(own)}
+    mounts = [{"destination": place, "type": "bind", "source": source} for place, source in sources.items()]
+    place = str(tmp_path)
+    made = with_shifted({"root": {"path": "/merged"}, "mounts": mounts}, wish_of(USER), place)
+    assert shifted == [("/proc", f"{place}/mount-0"), (str(own), f"{place}/mount-2")]
+    assert [mount["source"] for mount in made["mounts"]] == [f"{place}/mount-0", "/sys", f"{place}/mount-2"]
 
 
 def test_what_a_mount_forbids_stays_forbidden() -> None:

@@ -158,6 +158,17 @@ async def test_a_start_whose_anchor_died_unheard(world: World) -> None:
     assert world.state(container) == "RUNNING"
 
 
+async def test_an_anchor_removed_unheard_is_made_again_by_the_next_comparison(world: World) -> None:
+    pod = await world.run()
+    await world.run_container(pod)
+    (anchor,) = anchors(world)
+    world.engine.drop_events(9)
+    await world.engine.remove(anchor.id)
+    await world.node.compare()
+    assert [a.phase for a in anchors(world)] == [ContainerPhase.RUNNING]
+    assert await world.run_container(pod, name="second")
+
+
 async def test_somebody_elses_container_is_no_anchor(world: World, tmp_path: Path) -> None:
     pod = await world.run()
     await world.run_container(pod)

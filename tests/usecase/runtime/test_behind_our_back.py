@@ -147,3 +147,16 @@ async def test_a_running_container_of_a_taken_name_is_never_removed(world: World
     assert live is not None
     assert live.pid
     world.engine.vanish(ours)
+
+
+async def test_a_pods_own_labels_do_not_make_it_an_anchored_one(world: World) -> None:
+    told = {labels.CARRIER: "anchored", labels.SANDBOX_ID: "another"}
+    sandbox = await world.run(labels=told)
+    await world.node.compare()
+    assert world.states() == {sandbox: "READY"}
+    assert world.rt.index.need_sandbox(sandbox).record.config.labels == told
+    world.namespaces.ips[world.rt.index.need_sandbox(sandbox).pid] = ("10.0.0.9",)
+    await world.store.delete(sandbox)
+    await world.restart(kill=True)
+    assert world.states() == {sandbox: "READY"}
+    assert world.rt.index.need_sandbox(sandbox).record.config.labels == told

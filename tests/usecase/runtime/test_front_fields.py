@@ -32,7 +32,7 @@ from crishim.runtime import cgroup_files, node
 from crishim.runtime.front import Front
 from crishim.runtime.node_status import node_status
 from crishim.runtime.wishes import edit_of
-from tests.usecase.runtime.world import World
+from tests.usecase.runtime.world import World, pod_linux
 
 KILL = "CAP_KILL"
 AMBIENT = LinuxContainerConfig(
@@ -158,6 +158,21 @@ async def test_a_pod_with_a_user_namespace(fronted: World) -> None:
     with pytest.raises(UnsupportedField, match="the setting `carrier` is pause"):
         await fronted.run(name="other", linux=LinuxPodSandboxConfig(security_context=context))
     assert {handler.user_namespaces for handler in node_status(fronted.rt).handlers} == {False}
+
+
+async def test_a_lost_pods_containers_do_not_start(fronted: World) -> None:
+    """Neither record nor object tells that it was anchored, and what else the front carries is not enough."""
+    sandbox = await fronted.run(linux=pod_linux())
+    container = await fronted.create(sandbox, linux=AMBIENT)
+    edit = edit_of(fronted.rt.index, Question("create", container, "", b"{}"), fronted.namespaces.folder)
+    assert edit is not None
+    await fronted.server.kill()
+    await fronted.engine.remove(fronted.objects[sandbox].id)
+    await fronted.store.delete(sandbox)
+    await fronted.start(desk=fronted.folder / "front.sock")
+    assert (fronted.state(sandbox), fronted.state(container)) == ("NOTREADY", "CREATED")
+    with pytest.raises(FrontFailed, match="is not ready"):
+        await ask(fronted, "create", container, CONFIG)
 
 
 async def test_files_of_the_cgroup_are_updated_or_put_back(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from crishim.checkpoint.record import Carrier
 from crishim.engine.simulated import Drop, Slow
 from crishim.engine.values import ContainerPhase
 from crishim.errors import CRIError, EngineTimeout, SandboxNotReady
@@ -108,6 +109,21 @@ async def test_removing_while_everything_is_read_adopts_no_ghost(tmp_path: Path)
         assert world.state(container) == "gone"
         await world.check_removable()
         await world.close()
+
+
+async def test_removing_an_anchored_pod_while_everything_is_read_adopts_no_ghost(tmp_path: Path) -> None:
+    """Its object has another id than the pod that was dropped."""
+    world = World(tmp_path, carrier=Carrier.ANCHORED)
+    await world.start()
+    sandbox, other = await world.run(), await world.run(name="other")
+    slow = world.engine.script("inspect", Slow(1), times=1, match=lambda i, wanted=world.objects[other].id: i == wanted)
+    reading = world.background(world.node.compare())
+    await world.until(lambda: slow.hits == 1, 1)
+    await world.remove(sandbox)
+    await reading
+    assert world.states() == {other: "READY"}
+    await world.check_removable()
+    await world.close()
 
 
 async def test_what_a_call_undoes_while_everything_is_read_is_no_ghost(world: World) -> None:

@@ -98,6 +98,9 @@ def test_ambient_capabilities_are_added_to_the_engines_sets_too() -> None:
         ("CAP_CHOWN",),
     )
     assert ways.chosen == "crishim-runc"
+    ways, dropped = front(), replace(asked, add_capabilities=(), drop_capabilities=("NET_RAW", "KILL", "CHOWN"))
+    assert make_capabilities(dropped, "f", ways)[0] == ()
+    assert ways.chosen == "runc", "there is nothing left for the front to carry"
     with pytest.raises(InvalidArgument, match=r"f\.add_ambient_capabilities\[0\]"):
         make_capabilities(Capability(add_ambient_capabilities=("no name",)), "f", front())
 
