@@ -176,6 +176,8 @@ class TestEngine:
     def freeze(self) -> None:
         """Let dockerd hang (SIGSTOP): it accepts connections and answers nothing until ``thaw``."""
         os.kill(self.pid, signal.SIGSTOP)
+        while not processes.stopped(self.pid):  # until then a thread may still answer
+            time.sleep(0.001)
 
     def thaw(self) -> None:
         """Undo ``freeze``."""

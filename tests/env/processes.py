@@ -40,6 +40,15 @@ def is_zombie(pid: int) -> bool:
     return _stat(pid)[:1] == ["Z"]
 
 
+def stopped(pid: int) -> bool:
+    """Whether each of its threads stands still (SIGSTOP), or it ended."""
+    for task in (PROC / str(pid)).glob("task/*/stat"):
+        with contextlib.suppress(OSError):
+            if task.read_text(errors="replace").rpartition(")")[2].split()[0] not in ("T", "Z", "X"):
+                return False
+    return True
+
+
 def ancestors(pid: int) -> list[int]:
     """Parent, its parent, and so on."""
     found = []
