@@ -100,6 +100,7 @@ async def uninstall_runtime(context: Context) -> int:
     without, diff = changes.removal(process.daemon_json, list(twins))
     _say(diff)
     await _confirm(context, f"change {process.daemon_json} and make the engine reload it?")
+    await changes.refuse_while_used(context.engine, list(twins))  # once more: people may think for hours
     await changes.uninstall(context.engine, process, process.daemon_json, without, twins)
     _say(f"taken away: {', '.join(twins)}")
     return 0
