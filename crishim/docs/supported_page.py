@@ -114,7 +114,7 @@ With it, these are in force on every engine; without, they are refused by name (
 | mount options `noexec`, `nodev`, `nosuid` (of the mount, not of what is mounted below) | |
 | recursively read-only mounts | Linux 5.12; a runtime whose `features` tell `rro` (runc 1.1) |
 | `unified` | cgroup version 2 |
-| user namespaces of pods, volumes included | Linux 5.19, with tmpfs volumes 6.3; images in overlays (overlay2, containerd) |
+| user namespaces of pods, volumes included | Linux 5.19 (tmpfs volumes: 6.3); overlay2 or containerd overlays |
 | limits of huge pages | cgroups that limit them |
 
 - Containers that ask for one of these, and those of anchored pods (`--carrier`; with the front all pods that do not
