@@ -34,7 +34,6 @@ FLAGS: Mapping[Kind, int] = {"network": 0x40000000, "ipc": 0x08000000, "uts": 0x
 NAMES: Mapping[Kind, str] = {"network": "net", "ipc": "ipc", "uts": "uts", "user": "user"}
 """Their names in /proc/PID/ns."""
 SHM = "shm"
-_NS_GET_NSTYPE = 0xB703
 _IPC_SETTINGS = ("kernel/shm", "kernel/msg", "kernel/sem", "fs/mqueue/")
 _FOLDER_SIZE = 1 << 20
 """Bytes of the file system on a pod's folder."""
@@ -142,13 +141,16 @@ def holds_sync(net_path: str, folder: str, kinds: frozenset[Kind]) -> bool:
         return False
     except OSError as error:
         raise NetnsError(f"{folder}: {error.strerror}", path=folder) from error
-    return all(_identity(kind, pin_of(kind, net_path, folder)) is not None for kind in kinds)
+    return all(netns.identity(pin_of(kind, net_path, folder), FLAGS[kind]) is not None for kind in kinds)
 
 
-def strangers_sync(pid: int, net_path: str, folder: str, kinds: frozenset[Kind]) -> tuple[Kind, ...]:
+def strangers_sync(
+    pid: int, net_path: str, folder: str, kinds: frozenset[Kind], host: str = "self"
+) -> tuple[Kind, ...]:
     """The kinds in which process `pid` does not live in the pod's namespace, but in another one.
 
-    Of the kinds that the pod shares with the host it must live in ours. A process that has ended lives nowhere: none.
+    Of the kinds that the pod shares with the host it must live where process `host` does. A process that has ended
+    lives nowhere: none.
     """
     found: list[Kind] = []
     for kind in FLAGS:
@@ -158,8 +160,8 @@ def strangers_sync(pid: int, net_path: str, folder: str, kinds: frozenset[Kind])
             return ()
         except OSError as error:
             raise NetnsError(f"the namespaces of process {pid} cannot be read: {error.strerror}") from error
-        path = pin_of(kind, net_path, folder) if kind in kinds else f"/proc/self/ns/{NAMES[kind]}"
-        if (status.st_dev, status.st_ino) != _identity(kind, path):
+        path = pin_of(kind, net_path, folder) if kind in kinds else f"/proc/{host}/ns/{NAMES[kind]}"
+        if (status.st_dev, status.st_ino) != netns.identity(path, FLAGS[kind]):
             found.append(kind)
     return tuple(found)
 
@@ -172,25 +174,6 @@ def list_folders(directory: str) -> tuple[str, ...]:
         return ()
     except OSError as error:
         raise NetnsError(f"{directory} cannot be listed: {error.strerror}", path=directory) from error
-
-
-def _identity(kind: Kind, path: str) -> tuple[int, int] | None:
-    """Device and inode of the namespace that `path` shows; None where it shows none of this kind."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise NetnsError(f"{path}: {error.strerror}", path=path) from error
-    try:
-        if fcntl.ioctl(descriptor, _NS_GET_NSTYPE) != FLAGS[kind]:
-            return None
-        status = os.fstat(descriptor)
-        return status.st_dev, status.st_ino
-    except OSError:  # no file of nsfs
-        return None
-    finally:
-        os.close(descriptor)
 
 
 def _setting(name: str, kinds: frozenset[Kind]) -> str:

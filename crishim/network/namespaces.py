@@ -58,9 +58,10 @@ class NetworkNamespaces(ABC):
         Changes nothing."""
 
     @abstractmethod
-    def strangers(self, sandbox_id: str, kinds: frozenset[Kind], pid: int) -> tuple[Kind, ...]:
+    def strangers(self, sandbox_id: str, kinds: frozenset[Kind], pid: int, host: str = "self") -> tuple[Kind, ...]:
         """The kinds in which process `pid` does not live where a process of the sandbox's is to live; none for one that
-        has ended. Looks at a few files of procfs. Raises NetnsError."""
+        has ended. What the sandbox shares with the host is that of process `host`: the engine's, for we may live in
+        namespaces of our own. Looks at a few files of procfs. Raises NetnsError."""
 
     @abstractmethod
     async def held_addresses(self, sandbox_id: str) -> tuple[str, ...]:
@@ -145,8 +146,8 @@ class KernelNamespaces(NetworkNamespaces):
         netns.pin_path(self._directory, sandbox_id)  # an id that is no file name is refused there
         return os.path.join(self._folders, sandbox_id)
 
-    def strangers(self, sandbox_id: str, kinds: frozenset[Kind], pid: int) -> tuple[Kind, ...]:
-        return held.strangers_sync(pid, self.path(sandbox_id), self.folder(sandbox_id), kinds)
+    def strangers(self, sandbox_id: str, kinds: frozenset[Kind], pid: int, host: str = "self") -> tuple[Kind, ...]:
+        return held.strangers_sync(pid, self.path(sandbox_id), self.folder(sandbox_id), kinds, host)
 
     async def held_addresses(self, sandbox_id: str) -> tuple[str, ...]:
         if not self.pinned(sandbox_id):
@@ -256,7 +257,7 @@ class SimulatedNamespaces(NetworkNamespaces):
     def folder(self, sandbox_id: str) -> str:
         return f"simulated:{sandbox_id}/folder"
 
-    def strangers(self, sandbox_id: str, kinds: frozenset[Kind], pid: int) -> tuple[Kind, ...]:
+    def strangers(self, sandbox_id: str, kinds: frozenset[Kind], pid: int, host: str = "self") -> tuple[Kind, ...]:
         return self.astray.get(pid, ())
 
     async def held_addresses(self, sandbox_id: str) -> tuple[str, ...]:

@@ -74,12 +74,12 @@ def make_shared(directory: str) -> None:
 
 def is_pinned(path: str) -> bool:
     """Say whether a network namespace is mounted on `path`.  A missing path is not an error."""
-    return _identity(path) is not None
+    return identity(path) is not None
 
 
 def is_inhabited(path: str) -> bool:
     """Say whether any process that we can see lives in the namespace pinned on `path`; looks at all of them."""
-    wanted = _identity(path)
+    wanted = identity(path)
     if wanted is None:
         return False
     for name in os.listdir("/proc"):
@@ -91,8 +91,8 @@ def is_inhabited(path: str) -> bool:
     return False
 
 
-def _identity(path: str) -> tuple[int, int] | None:
-    """Return (device, inode) of the network namespace that `path` shows, None where it shows none."""
+def identity(path: str, kind: int = _CLONE_NEWNET) -> tuple[int, int] | None:
+    """Return (device, inode) of the namespace that `path` shows, None where it shows none of this kind (CLONE_NEW…)."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -100,19 +100,19 @@ def _identity(path: str) -> tuple[int, int] | None:
     except OSError as error:
         raise NetnsError(f"{path}: {error.strerror}", path=path) from error
     try:
-        return _namespace_of(descriptor)
+        return _namespace_of(descriptor, kind)
     finally:
         os.close(descriptor)
 
 
-def _namespace_of(descriptor: int) -> tuple[int, int] | None:
+def _namespace_of(descriptor: int, kind: int = _CLONE_NEWNET) -> tuple[int, int] | None:
     try:
-        kind = fcntl.ioctl(descriptor, _NS_GET_NSTYPE)
+        found = fcntl.ioctl(descriptor, _NS_GET_NSTYPE)
     except OSError as error:
         if error.errno in (errno.ENOTTY, errno.EINVAL):  # no file of nsfs
             return None
         raise
-    if kind != _CLONE_NEWNET:
+    if found != kind:
         return None
     status = os.fstat(descriptor)
     return status.st_dev, status.st_ino
@@ -138,10 +138,10 @@ def pin_sync(pid: int, path: str, owner: str = "") -> bool:
         raise NetnsError(f"the network namespace of process {pid} cannot be opened: {error.strerror}", **ids) from error
     try:
         wanted = _namespace_of(source)
-        if wanted == _identity("/proc/self/ns/net"):
+        if wanted == identity("/proc/self/ns/net"):
             # Attaching and detaching there would take the host's network apart.
             raise NetnsError(f"process {pid} is in crishim's own network namespace, which is never pinned", **ids)
-        present = _identity(path)
+        present = identity(path)
         if present == wanted:
             return known
         if present is not None:

@@ -117,7 +117,8 @@ def _check_namespaces(rt: Runtime, container: Container, live: EngineContainer) 
     sandbox = rt.index.sandbox(container.sandbox_id)
     if sandbox is None or not sandbox.anchored or not live.pid:
         return
-    if astray := rt.namespaces.strangers(sandbox.id, kinds_of(sandbox.record.config), live.pid):
+    kinds = kinds_of(sandbox.record.config)
+    if astray := rt.namespaces.strangers(sandbox.id, kinds, live.pid, rt.host().process):
         raise ContainerStartFailed(f"it was killed: {words_for(astray)}", container=container.id)
 
 

@@ -22,6 +22,8 @@ class Host:
     """Limits of the host. `oom_floor`: the lowest OOM score adjustment that can be given to a process."""
 
     oom_floor: int = _LOWEST
+    process: str = "self"
+    """What procfs calls the process that lives where the host's own containers do: the engine's, or, unknown, ours."""
     twins: Mapping[str, str] = field(default_factory=dict)
     """Runtimes that have a fronted twin which asks this server, each with the twin's name."""
     recursing: frozenset[str] = frozenset()
@@ -58,7 +60,8 @@ def detect(
     `twins`: the programs of fronted twins, by runtime; `desk`: the socket at which they are to ask.
     """
     usable = usable_twins(twins or {}, desk)
-    process = proc / (str(daemon_pid) if daemon_pid and (proc / str(daemon_pid)).exists() else "self")
+    name = str(daemon_pid) if daemon_pid and (proc / str(daemon_pid)).exists() else "self"
+    process = proc / name
     capabilities = 0
     for line in (process / "status").read_text().splitlines():
         if line.startswith("CapEff:"):
@@ -66,7 +69,7 @@ def detect(
     floor = _LOWEST
     if not capabilities >> _CAP_SYS_RESOURCE & 1:
         floor = int((process / "oom_score_adj").read_text())
-    return Host(oom_floor=floor, twins=usable, hugepage_sizes=hugepage_sizes(sys))
+    return Host(oom_floor=floor, process=name, twins=usable, hugepage_sizes=hugepage_sizes(sys))
 
 
 def hugepage_sizes(sys: Path = Path("/sys")) -> frozenset[str]:

@@ -122,7 +122,8 @@ class Upkeep:
         """A container that somebody started again is where it belongs, or it is killed."""
         if not container.running or not container.live.pid or self.locks.locked(container.id):
             return
-        astray = self.namespaces.strangers(sandbox.id, kinds_of(sandbox.record.config), container.live.pid)
+        kinds, pid = kinds_of(sandbox.record.config), container.live.pid
+        astray = self.namespaces.strangers(sandbox.id, kinds, pid, self.host().process)
         if not astray:
             return
         now = await self.engine.inspect(container.id)

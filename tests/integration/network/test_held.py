@@ -181,6 +181,9 @@ async def test_strangers(kept: KernelNamespaces) -> None:
             assert process.stdout is not None
             process.stdout.read(1)
             assert kept.strangers("a", ALL, process.pid) == ("ipc",)
+            # To us, who live in none of the pod's, its host may be another than ours.
+            assert kept.strangers("a", frozenset(), process.pid) == ("network", "uts")
+            assert kept.strangers("a", frozenset(), process.pid, str(process.pid)) == ()
         finally:
             process.kill()
     assert kept.strangers("a", ALL, process.pid) == (), "it has ended"

@@ -65,6 +65,7 @@ def test_the_floor_of_oom_scores(tmp_path: Path, capabilities: int, score: int, 
     make_process(tmp_path, "7", capabilities=capabilities, score=score)
     make_process(tmp_path, "self", capabilities=1 << 24, score=0)
     assert detect(7, tmp_path).oom_floor == floor
+    assert detect(7, tmp_path).process == "7"
 
 
 @pytest.mark.parametrize("pid", [0, 99])
