@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from crishim.engine.created import show_created
 from crishim.engine.simulated.clock import Timer
 from crishim.engine.simulated.program import DEFAULT_MISSING, Program, parse_program
 from crishim.engine.values import ContainerPhase, ContainerSpec, EngineContainer, EngineImage, EngineResources, LogEntry
@@ -179,45 +180,18 @@ def make_container(
 
     Raises EngineError where neither spec nor image names a command.
     """
-    entrypoint = spec.entrypoint or image.entrypoint
-    command = spec.command or (() if spec.entrypoint else image.command)
-    argv = entrypoint + command
+    shown = show_created(container_id, name, spec, image, created_at=now, default_runtime="runc")
+    argv = shown.entrypoint + shown.command
     if not argv:
         raise EngineError("no command specified", kind=Kind.INVALID_ARGUMENT)
-    given = dict(spec.env)
-    inherited = tuple(entry for entry in image.env if entry.partition("=")[0] not in given)
     memory, swap = spec.resources.memory, spec.resources.memory_swap
     if memory and not swap:
         swap = 2 * memory  # what Docker makes of a limit without one for swap
-    shown = EngineContainer(
-        id=container_id,
-        name=name,
-        image_id=image.id,
-        image=spec.image,
-        phase=ContainerPhase.CREATED,
-        created_at=now,
-        labels={**image.labels, **spec.labels},
-        log_driver="json-file",
+    shown = dataclasses.replace(
+        shown,
         resolv_conf_path=joined.shown.resolv_conf_path if joined else str(files / "resolv.conf") if files else "",
         hosts_path=joined.shown.hosts_path if joined else str(files / "hosts") if files else "",
-        network_mode=spec.network_mode,
-        ipc_mode=spec.ipc_mode,
-        pid_mode=spec.pid_mode,
-        runtime=spec.runtime or "runc",
-        cgroup_parent=spec.cgroup_parent,
-        user=spec.user or image.user,
-        tty=spec.tty,
-        stdin=spec.stdin,
-        stdin_once=spec.stdin_once,
-        privileged=spec.privileged,
-        stop_signal=spec.stop_signal or image.stop_signal,
-        env=tuple(f"{key}={value}" for key, value in spec.env) + inherited,
-        entrypoint=entrypoint,
-        command=command,
-        working_dir=spec.working_dir or image.working_dir,
-        mounts=spec.mounts,
         resources=dataclasses.replace(spec.resources, memory_swap=swap),
-        oom_score_adj=spec.oom_score_adj,
         image_layers=(f"/simulated/layers/{image.id}",),
     )
     return SimulatedContainer(
