@@ -138,6 +138,7 @@ def _runtime_command(options: argparse.Namespace) -> int:
     from crishim.app import make_engine
     from crishim.front.install import commands
     from crishim.front.install.plan import Places
+    from crishim.runtime.labels import ANCHORED
 
     verbs = {"install-runtime": commands.install_runtime, "uninstall-runtime": commands.uninstall_runtime}
     context = commands.Context(
@@ -146,6 +147,7 @@ def _runtime_command(options: argparse.Namespace) -> int:
         places=Places(settings.state_dir, settings.desk_path),
         yes=getattr(options, "yes", False),
         only=getattr(options, "runtime", ()),
+        anchored=ANCHORED,
     )
     return commands.run(verbs.get(options.command, commands.check), context)
 

@@ -22,6 +22,8 @@ from dataclasses import dataclass
 
 MAGIC = b"CRF1"
 OK, NO = b"OK\0\0", b"NO\0\0"
+STRANGER = "crishim knows no container"
+"""How the words begin by which a server refuses a container that is not its own: they prove that it was asked."""
 LARGEST = 64 << 20
 """Bytes of a part at most. A request of CRI has 16 MiB, which JSON's escapes can make several times as long."""
 SHORTEST_LIMITS = (16, 128, 4096, LARGEST)

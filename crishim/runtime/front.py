@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from crishim.errors import ContainerNotFound, InvalidArgument
-from crishim.front.wire import Answer, Question
+from crishim.front.wire import STRANGER, Answer, Question
 from crishim.runtime.index import Index
 
 Config = dict[str, Any]
@@ -38,15 +38,10 @@ _BLOCKING = 1 << 18
 """Bytes of JSON that are read in a thread: below that the loop waits for less than a few milliseconds."""
 
 
-def no_edit(index: Index, question: Question) -> Edit | None:
-    """Nothing is carried by the front."""
-    return None
-
-
 class Front:
     """Answers the desk's questions."""
 
-    def __init__(self, index: Index, edit_of: EditOf = no_edit) -> None:
+    def __init__(self, index: Index, edit_of: EditOf) -> None:
         self._index = index
         self._edit_of = edit_of
 
@@ -55,9 +50,7 @@ class Front:
         if question.verb not in ("create", "exec"):
             raise InvalidArgument(f"{question.verb!r} is nothing that a front asks for")
         if self._index.container(question.id) is None and self._index.sandbox(question.id) is None:
-            raise ContainerNotFound(
-                f"crishim knows no container {question.id[:13]}; its runtimes are for its own containers only"
-            )
+            raise ContainerNotFound(f"{STRANGER} {question.id[:13]}; its runtimes are for its own containers only")
         edit = self._edit_of(self._index, question)
         if edit is None:
             raise InvalidArgument(f"there is nothing to carry for container {question.id[:13]}")

@@ -36,6 +36,8 @@ ANCHOR = "io.crishim.anchor"
 
 _POD_NAME, _POD_NAMESPACE, _POD_UID = ("io.kubernetes.pod." + k for k in ("name", "namespace", "uid"))
 _CONTAINER_NAME = "io.kubernetes.container.name"
+ANCHORED = {TYPE: SANDBOX, CARRIER: str(Carrier.ANCHORED)}
+"""Labels of the engine's objects of anchored pods."""
 _OURS = frozenset((TYPE, SANDBOX_ID, LOG_PATH, CONFIG, HANDLER, CARRIER))
 
 

@@ -15,7 +15,6 @@ from crishim.aiokit.background import Background
 from crishim.aiokit.gather import gather_all
 from crishim.aiokit.locks import KeyedLocks
 from crishim.checkpoint.api import CheckpointStore
-from crishim.checkpoint.record import Carrier
 from crishim.engine.api import Engine
 from crishim.engine.values import EngineEvent, EngineFacts, LogSpool
 from crishim.errors import CheckpointFailed, CRIError, EngineUnavailable
@@ -283,7 +282,7 @@ class Node:
 
     async def _anchored_unread(self) -> bool:
         """Whether the engine has an object of an anchored pod that is not known to be anybody's."""
-        objects = await self._engine.list_containers({labels.TYPE: labels.SANDBOX, labels.CARRIER: Carrier.ANCHORED})
+        objects = await self._engine.list_containers(labels.ANCHORED)
         return not {s.object_id for s in self._index.sandboxes()}.issuperset(objects)
 
     async def _release(self, sandbox_id: str) -> None:

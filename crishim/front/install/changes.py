@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -131,8 +131,9 @@ def removal(file: Path, names: Collection[str]) -> tuple[str, str]:
         raise FrontProblem(f"{file} cannot be changed: {error}") from error
 
 
-async def refuse_while_used(engine: Engine, names: Collection[str]) -> int:
-    """Raise FrontProblem while containers of these runtimes run: the engine could not end them any more.
+async def refuse_while_used(engine: Engine, names: Collection[str], anchored: Mapping[str, str]) -> int:
+    """Raise FrontProblem while containers of these runtimes run: the engine could not end them any more. And while
+    there are pods, known by the labels `anchored`, in which no container could be created any more.
 
     Returns how many there are that do not run; those cannot be started again without the front.
     """
@@ -140,6 +141,8 @@ async def refuse_while_used(engine: Engine, names: Collection[str]) -> int:
     if running := [container_id[:12] for container_id, runs in users.items() if runs]:
         shown = ", ".join(running[:5]) + (", …" if len(running) > 5 else "")
         raise FrontProblem(f"{len(running)} containers run by the front ({shown}): drain the node first")
+    if anchored and (pods := await engine.list_containers(anchored)):
+        raise FrontProblem(f"{len(pods)} pods have no process of their own, and need the front: remove them first")
     return len(users)
 
 

@@ -9,8 +9,8 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from crishim.engine.api import Engine
@@ -23,9 +23,7 @@ from crishim.front.install.plan import Places, make_plan
 from crishim.front.install.problems import FrontProblem
 from crishim.front.install.proof import refused
 from crishim.front.twins import read_conf
-
-_PROOF = "crishim knows no container"
-"""Part of what a server's desk says of a container that is nobody's (`crishim.runtime.front`)."""
+from crishim.front.wire import STRANGER
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +36,8 @@ class Context:
     yes: bool = False
     """Do not ask before changing something."""
     only: Collection[str] = ()
+    anchored: Mapping[str, str] = field(default_factory=dict)
+    """Labels of the engine's objects of pods that can go on with a front only."""
 
     async def connect(self) -> EngineProcess:
         """The engine's process, once it has answered. Raises CRIError, FrontProblem."""
@@ -94,13 +94,14 @@ async def uninstall_runtime(context: Context) -> int:
     if not twins:
         _say("there is nothing to take away: the engine knows no front of this server")
         return 0
-    resting = await changes.refuse_while_used(context.engine, list(twins))
+    resting = await changes.refuse_while_used(context.engine, list(twins), context.anchored)
     if resting:
         _say(f"{resting} containers that do not run were made with the front, and could not be started again")
     without, diff = changes.removal(process.daemon_json, list(twins))
     _say(diff)
     await _confirm(context, f"change {process.daemon_json} and make the engine reload it?")
-    await changes.refuse_while_used(context.engine, list(twins))  # once more: people may think for hours
+    # Once more: people may think for hours.
+    await changes.refuse_while_used(context.engine, list(twins), context.anchored)
     await changes.uninstall(context.engine, process, process.daemon_json, without, twins)
     _say(f"taken away: {', '.join(twins)}")
     return 0
@@ -120,7 +121,7 @@ async def check(context: Context) -> int:
             words = await refused(context.engine, facts, twin_name(runtime))
             if not words:
                 raise FrontProblem("its front let a container start that is nobody's")
-            if _PROOF not in words:
+            if STRANGER not in words:
                 raise FrontProblem(f"its front does not reach the server, and starts nothing: {words}")
             _say(f"{runtime}: its front asks this server, which refuses a container that is not its own, as it must")
         except FrontProblem as problem:

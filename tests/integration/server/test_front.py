@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from crishim.engine.docker import DockerEngine
 from crishim.front.install import commands
 from crishim.front.install.plan import Places
 from crishim.images.embedded import make_archive
+from crishim.runtime.labels import ANCHORED
 from tests.env import processes
 from tests.env.engine import TestEngine
 from tests.env.http_api import EngineApi, EngineApiError
@@ -38,6 +39,7 @@ class Command:
             engine=DockerEngine(self.engine.url),
             engine_socket=self.engine.socket,
             places=Places(self.server.state, self.server.desk),
+            anchored=ANCHORED,
             **({"yes": True} | options),
         )
         self._capsys.readouterr()
@@ -56,11 +58,15 @@ def own(names: set[str]) -> set[str]:
     return {name for name in names if not name.startswith("io.")}
 
 
-def create(api: EngineApi, runtime: str, **host: Any) -> str:
-    """A container that is nobody's."""
+def create(api: EngineApi, runtime: str, labels: Mapping[str, str] | None = None, **host: Any) -> str:
+    """A container that is nobody's, but for the labels."""
     if not any(IMAGE.tag in (image["RepoTags"] or ()) for image in api.call("GET", "/images/json")):
         api.call("POST", "/images/load", body=IMAGE.tar)
-    body = {"Image": IMAGE.tag, "HostConfig": {"Runtime": runtime, "NetworkMode": "none", **host}}
+    body = {
+        "Image": IMAGE.tag,
+        "Labels": labels or {},
+        "HostConfig": {"Runtime": runtime, "NetworkMode": "none", **host},
+    }
     return str(api.call("POST", "/containers/create", json_body=body)["Id"])
 
 
@@ -189,6 +195,11 @@ def test_twins_are_in_use_while_a_container_runs(
     assert f"1 containers run by the front ({container[:12]}): drain the node first" in said
     assert conf.read_text() == told
     remove(plain.api, container)
+    pod = create(plain.api, "alt", labels=ANCHORED)
+    said = command(commands.uninstall_runtime, status=1)
+    assert "1 pods have no process of their own, and need the front: remove them first" in said
+    assert conf.read_text() == told
+    remove(plain.api, pod)
     command(commands.uninstall_runtime)
 
 
