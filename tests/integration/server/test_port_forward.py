@@ -89,6 +89,7 @@ def test_host_network(crictl: Crictl, transport: str) -> None:
     pod = Pod(crictl.server, make_pod(crictl.server, linux=pod_linux(namespace_options=options)))
     data = os.urandom(1 << 20)
     with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as threads:
+        listener.settimeout(60)  # the block waits for the thread, whatever goes wrong in it
 
         def serve() -> None:
             connection, _ = listener.accept()
