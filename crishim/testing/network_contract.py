@@ -69,7 +69,7 @@ async def check_attach_completes_the_plan(place: Place) -> None:
     for number, record in enumerate(records):
         await network.check(place.pod(number), record)
         await network.detach(place.pod(number), record)
-    assert list(place.leftovers()) == []
+    assert await _left(place, network, 0, 1) == []
     await network.close()
 
 
@@ -82,7 +82,7 @@ async def check_detach_may_come_again(place: Place) -> None:
     record = await network.attach(pod, planned)
     for attached in (record, record, planned, None):
         await network.detach(pod, attached)
-        assert list(place.leftovers()) == []
+        assert await _left(place, network) == []
     await network.close()
 
 
@@ -96,7 +96,7 @@ async def check_detach_in_another_process(place: Place) -> None:
         await network.close()
         later = await _started(place)
         await later.detach(pod, _through_text(record if keep_result else planned))
-        assert list(place.leftovers()) == []
+        assert await _left(place, later) == []
         await later.close()
 
 
@@ -105,7 +105,7 @@ async def check_detach_without_record(place: Place) -> None:
     network = await _started(place)
     await _attached(network, place.pod(0))
     await network.detach(place.pod(0), None)
-    assert list(place.leftovers()) == []
+    assert await _left(place, network) == []
     await network.close()
 
 
@@ -121,7 +121,7 @@ async def check_a_cancelled_attach_can_be_detached(place: Place) -> None:
         task.cancel()
         await asyncio.wait([task])
         await network.detach(pod, planned)
-        assert list(place.leftovers()) == [], turns
+        assert await _left(place, network) == [], turns
     record = await _attached(network, pod)
     await network.detach(pod, record)
     await network.close()
@@ -136,7 +136,7 @@ async def check_gc_spares_the_valid(place: Place) -> None:
     await network.check(pod, record)
     await network.detach(pod, record)
     await network.gc({})
-    assert list(place.leftovers()) == []
+    assert await _left(place, network) == []
     await network.close()
 
 
@@ -148,7 +148,7 @@ async def check_pods_side_by_side(place: Place) -> None:
     addresses = [ip for record in records for ip in record.ips]
     assert len(set(addresses)) == len(addresses), addresses
     await asyncio.gather(*(network.detach(pod, record) for pod, record in zip(pods, records, strict=True)))
-    assert list(place.leftovers()) == []
+    assert await _left(place, network, *range(4)) == []
     await network.close()
 
 
@@ -164,6 +164,13 @@ async def _started(place: Place) -> PodNetwork:
 
 async def _attached(network: PodNetwork, pod: PodAttachment) -> Attached:
     return await network.attach(pod, network.plan(pod))
+
+
+async def _left(place: Place, network: PodNetwork, *pods: int) -> list[str]:
+    """What is left of the pods (the first one unless told) once `network` says that their detach is over."""
+    for number in pods or (0,):
+        await network.settle(place.pod(number).sandbox_id)
+    return list(place.leftovers())
 
 
 def _through_text(record: Attached) -> Attached:
