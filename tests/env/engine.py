@@ -61,6 +61,7 @@ class TestEngine:
         self._twins = twins
         self._desk: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._had: set[str] = set()
         self._cgroups = self._cgroup_parents()
 
     def __repr__(self) -> str:
@@ -152,6 +153,7 @@ class TestEngine:
         """Stop dockerd as a service manager would (SIGTERM); its data stays and ``start`` goes on with it."""
         if self._process is None:
             return
+        self._had |= self._containers()
         self._process.send_signal(signal.SIGCONT)
         self._process.terminate()
         try:
@@ -169,6 +171,7 @@ class TestEngine:
     def kill9(self) -> None:
         """End dockerd by SIGKILL; containers and containerd's shims go on until the next start, or ``stop``."""
         if self._process is not None:
+            self._had |= self._containers()
             self._process.kill()
             self._process.wait()
             self._process = None
@@ -261,12 +264,17 @@ class TestEngine:
                     linux.umount(point)
 
     def _container_cgroups(self) -> list[Path]:
-        """The cgroups that are named after our containers: what a killed shim does not remove."""
-        try:
-            ids = set(os.listdir(self.folder / "data" / "containers"))
-        except FileNotFoundError:
-            return []
+        """The cgroups that are named after our containers: what a killed shim does not remove, nor a containerd that
+        ends while the runtime deletes a container, though the engine then forgets it."""
+        ids = self._had | self._containers()
         return [cgroup for cgroup in cgroups.below_mounts() if cgroup.name in ids]
+
+    def _containers(self) -> set[str]:
+        """Ids of the containers that the engine's folder knows."""
+        try:
+            return set(os.listdir(self.folder / "data" / "containers"))
+        except FileNotFoundError:
+            return set()
 
     def _cgroup_parents(self) -> list[Path]:
         """The cgroups that dockerd makes for containers that name none, as far as they do not exist yet."""
