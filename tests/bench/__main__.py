@@ -29,6 +29,7 @@ from tests.bench import (
     streaming,
     verbs,
 )
+from tests.bench.containerd import measure as containerd
 from tests.bench.report import in_section
 from tests.bench.serve import serve
 from tests.conformance.tools import ToolsMissingError
@@ -143,6 +144,8 @@ def measure(results: Results, engine: TestEngine, folder: Path, rounds: int, pod
         results.add(OWN, verbs.measure_embedded(served, ref, few))
     with results.part("pods without a process"):
         results.add(CARRIED, anchored.measure(engine, folder / "i", few))
+    with results.part("containerd beside it"):
+        results.add(CARRIED, containerd.measure(folder / "containerd", few))
     with results.part("pod network"):
         results.add(NETWORK, network.measure(folder / "network"))
     with results.part("exec and port-forward"), serve(folder / "h", engine.url, *none) as served:

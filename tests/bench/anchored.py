@@ -14,8 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from crishim.cri.v1 import runtime_pb2 as cri
+from crishim.testing.client import CRIClient
 from tests.bench.figures import Figure, summarize
-from tests.bench.serve import Served, serve
+from tests.bench.serve import serve
 from tests.bench.verbs import pod
 from tests.env import images, processes
 from tests.env.engine import TestEngine
@@ -24,6 +25,8 @@ AT_ONCE = 10
 BATCHES = 5
 HELD = 40
 """Pods that are there while memory is looked at."""
+WARM_UP = 5
+"""Pods that are not counted: the first ones load the image and warm everything up."""
 RUN_MUST, AT_ONCE_MUST, END_MUST, PSS_MUST = 20.0, 100.0, 25.0, 0.5
 
 
@@ -39,61 +42,65 @@ def measure(engine: TestEngine, folder: Path, rounds: int) -> list[Figure]:
     engine.front_asks(folder / "run" / "front.sock")
     try:
         with serve(folder, engine.url, "--network", "embedded", "--carrier", "anchored") as served:
-            figures = _alone(served, rounds)
-            figures.append(_at_once(served))
-            figures.append(_held(served, engine.pid))
-            return figures
+            made, ended = alone(served.client, rounds)
+            own = [float(str(c["own_ms"])) for c in served.calls() if c["verb"] == "RunPodSandbox"]
+            walls = at_once(served.client)
+            before, after = held(served.client, served.pid, engine.pid)
     finally:
         engine.front_asks(None)
-
-
-def _run(served: Served, number: int) -> str:
-    request = cri.RunPodSandboxRequest(config=anchored_pod(number))
-    return str(served.client.RunPodSandbox(request).pod_sandbox_id)
-
-
-def _end(served: Served, sandbox: str) -> None:
-    served.client.StopPodSandbox(cri.StopPodSandboxRequest(pod_sandbox_id=sandbox))
-    served.client.RemovePodSandbox(cri.RemovePodSandboxRequest(pod_sandbox_id=sandbox))
-
-
-def _alone(served: Served, rounds: int) -> list[Figure]:
-    made, ended = [], []
-    for number in range(rounds + 5):  # the first ones load the image and warm everything up
-        began = time.perf_counter()
-        sandbox = _run(served, number)
-        made.append((time.perf_counter() - began) * 1000)
-        began = time.perf_counter()
-        _end(served, sandbox)
-        ended.append((time.perf_counter() - began) * 1000)
-    own = [float(str(c["own_ms"])) for c in served.calls() if c["verb"] == "RunPodSandbox"]
-    note = f"own share {statistics.median(own[5:]):.1f} ms"
+    share = f"own share {statistics.median(own[WARM_UP:]):.1f} ms"
+    grown = f"PSS of server, engine and all below them {before:.1f} to {after:.1f} MB with {HELD} pods"
     return [
-        summarize("RunPodSandbox, anchored, embedded network", made[5:], must=RUN_MUST, note=note),
-        summarize("StopPodSandbox and RemovePodSandbox, anchored, no containers", ended[5:], must=END_MUST),
+        summarize("RunPodSandbox, anchored, embedded network", made, must=RUN_MUST, note=share),
+        summarize("StopPodSandbox and RemovePodSandbox, anchored, no containers", ended, must=END_MUST),
+        summarize(f"RunPodSandbox, anchored, {AT_ONCE} at once, wall", walls, must=AT_ONCE_MUST),
+        summarize("memory per anchored pod", [(after - before) / HELD], unit="MB", must=PSS_MUST, note=grown),
     ]
 
 
-def _at_once(served: Served) -> Figure:
+def alone(client: CRIClient, rounds: int) -> tuple[list[float], list[float]]:
+    """Pods one after the other: milliseconds of each RunPodSandbox, and of each StopPodSandbox and RemovePodSandbox."""
+    made, ended = [], []
+    for number in range(rounds + WARM_UP):
+        began = time.perf_counter()
+        sandbox = _run(client, number)
+        made.append((time.perf_counter() - began) * 1000)
+        began = time.perf_counter()
+        _end(client, sandbox)
+        ended.append((time.perf_counter() - began) * 1000)
+    return made[WARM_UP:], ended[WARM_UP:]
+
+
+def at_once(client: CRIClient) -> list[float]:
+    """Milliseconds that each of `BATCHES` batches of `AT_ONCE` pods took."""
     walls = []
     with ThreadPoolExecutor(AT_ONCE) as threads:
         for batch in range(BATCHES + 1):
             began = time.perf_counter()
-            pods = list(threads.map(lambda n, b=batch: _run(served, 1000 + b * AT_ONCE + n), range(AT_ONCE)))
+            pods = list(threads.map(lambda n, b=batch: _run(client, 1000 + b * AT_ONCE + n), range(AT_ONCE)))
             walls.append((time.perf_counter() - began) * 1000)
-            list(threads.map(lambda sandbox: _end(served, sandbox), pods))
-    return summarize(f"RunPodSandbox, anchored, {AT_ONCE} at once, wall", walls[1:], must=AT_ONCE_MUST)
+            list(threads.map(lambda sandbox: _end(client, sandbox), pods))
+    return walls[1:]
 
 
-def _held(served: Served, daemon: int) -> Figure:
-    """What all processes of engine and server have more with the pods than without."""
-    before = _pss(served.pid, daemon)
-    pods = [_run(served, 10_000 + number) for number in range(HELD)]
-    after = _pss(served.pid, daemon)
+def held(client: CRIClient, *roots: int) -> tuple[float, float]:
+    """MB of these processes, all below them, and shims: without pods, and with `HELD` of them."""
+    before = _pss(*roots)
+    pods = [_run(client, 10_000 + number) for number in range(HELD)]
+    after = _pss(*roots)
     for sandbox in pods:
-        _end(served, sandbox)
-    note = f"PSS of server, engine and all below them {before:.1f} to {after:.1f} MB with {HELD} pods"
-    return summarize("memory per anchored pod", [(after - before) / HELD], unit="MB", must=PSS_MUST, note=note)
+        _end(client, sandbox)
+    return before, after
+
+
+def _run(client: CRIClient, number: int) -> str:
+    request = cri.RunPodSandboxRequest(config=anchored_pod(number))
+    return str(client.RunPodSandbox(request).pod_sandbox_id)
+
+
+def _end(client: CRIClient, sandbox: str) -> None:
+    client.StopPodSandbox(cri.StopPodSandboxRequest(pod_sandbox_id=sandbox))
+    client.RemovePodSandbox(cri.RemovePodSandboxRequest(pod_sandbox_id=sandbox))
 
 
 def _pss(*roots: int) -> float:

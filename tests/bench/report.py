@@ -21,6 +21,7 @@ system, of a process and all that it starts (of the engine: dockerd, containerd,
 Calls that only read are made in rows of one kind, by Python's gRPC client and by one that costs next to nothing
 itself; *a call that does nothing* goes to a server of the same library (grpc.aio) that answers with nothing: none made
 with it is quicker on that machine, and what a read takes beyond it is crishim's.
+containerd, the measure of the field, serves the same requests with the same client, on CNI's reference plugins.
 critest's figures are those of `critest -benchmark` with 30 containers, 30 pods and 20 images, one after the other, on a
 CNI bridge. No test asserts a speed. `make bench-compare A.json B.json` prints the ratios of two results.
 

@@ -72,6 +72,7 @@ case $target in
         set_up packages engine matrix
         build tests.conformance.tools critest crictl
         build tests.streaming_client.build
+        build tests.bench.containerd.build
         in_world "$python" -m tests.bench "${@:2}"
         ;;
     bench-compare)
