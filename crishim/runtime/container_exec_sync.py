@@ -18,8 +18,8 @@ OUTPUT_LIMIT = (16 << 20) - (64 << 10)
 _KILL_WAIT = 0.5
 """Seconds for which the answer of a timed-out call waits until its processes are dead; it goes on without."""
 _HELD = 2.5
-"""Seconds from the start for which it waits at least if the engine says nothing: it is silent about a command that has
-ended while a child holds the output open, for 2 s from that end."""
+"""Seconds from when the engine has started it for which it waits at least if the engine says nothing: it is silent
+about a command that has ended while a child holds the output open, for 2 s from that end."""
 _OUTPUT = WantedStreams(tty=False, stdin=False, stdout=True, stderr=True)
 
 
@@ -53,6 +53,7 @@ async def exec_sync(rt: Runtime, container_id: str, command: tuple[str, ...], ti
     result = ExecResult(bytearray(), bytearray())
     limited = asyncio.timeout(timeout or None)
     process: EngineExec | None = None
+    started = asyncio.get_running_loop().time()
     try:
         async with translated(rt, container.id):
             try:
@@ -60,14 +61,16 @@ async def exec_sync(rt: Runtime, container_id: str, command: tuple[str, ...], ti
                     with step("engine exec", engine=True):
                         process = await rt.link.engine.exec(container.id, command, _OUTPUT)
                         await process.start()
+                        started = asyncio.get_running_loop().time()
                     await _collect(process, result)
                     with step("engine exec inspect", engine=True):
                         result.exit_code = await process.exit_code()
             except TimeoutError as error:
                 if not limited.expired():
                     raise
+                patience = max(_KILL_WAIT, started + _HELD - asyncio.get_running_loop().time())
                 with step("kill"):
-                    late = process is None or not await _ended_by_itself(rt, process, max(_KILL_WAIT, _HELD - timeout))
+                    late = process is None or not await _ended_by_itself(rt, process, patience)
                 if late or process is None:
                     words = f"the command did not end within {timeout} s"
                     raise ExecTimeout(words, container=container.id) from error

@@ -37,7 +37,7 @@ async def test_recursing(tmp_path: Path, script: str | None, known: bool) -> Non
 
 
 async def test_one_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(abilities, "_PATIENCE", 0.1)
+    monkeypatch.setattr(abilities, "_PATIENCE", 1)  # in which it has certainly begun
     runtime, program = tmp_path / "runtime", tmp_path / "crishim-x"
     runtime.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 60\n")
     runtime.chmod(0o755)

@@ -91,11 +91,12 @@ def test_hung_probes_are_killed_with_their_children(
         assert code(refusal(server, container, "sh", "-c", script, timeout=1)) is grpc.StatusCode.DEADLINE_EXCEEDED
         return time.monotonic() - began
 
-    # One after the other the limit is the promise's; all at once, this machine's two processors have their say.
-    took = probe(0)
-    assert 1.0 <= took < 2.0, took
+    # The promise is a second from the timeout. All at once (and for whoever else is busy) the machine has its say.
     with ThreadPoolExecutor(probes) as threads:
-        assert max(threads.map(probe, range(probes))) < 2.0 + 0.2 * probes
+        took = [probe(0), *threads.map(probe, range(probes))]
+    assert min(took) >= 1.0
+    assert min(took) < 2.0, took
+    assert max(took) < CALL / 2, took
     gone(word)
     assert pid_of(engine.api, container) == first
     assert run(server, container, "echo", "well").stdout == b"well\n"
@@ -125,14 +126,14 @@ def test_call_that_was_given_up_is_killed(server: CrishimServer) -> None:
     gone(word)
 
 
-@pytest.mark.parametrize("timeout", [0, 1, 2, 30])
+@pytest.mark.parametrize("timeout", [0, 2, 45])
 def test_child_that_keeps_the_output_open(server: CrishimServer, timeout: int) -> None:
     """It holds up no answer, and is not killed: the command has ended well, and in time."""
     container, word = Pod(server).start(), seconds()
     began = time.monotonic()
     answer = run(server, container, "sh", "-c", f"sleep {word} & echo started; exit 4", timeout=timeout)
     assert (answer.stdout, answer.exit_code) == (b"started\n", 4)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30, "long before its time is over"
     assert strays(f"sleep {word}")
 
 
