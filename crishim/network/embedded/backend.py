@@ -19,6 +19,7 @@ from crishim.network.api import Attached, NetworkStatus, PodAttachment
 from crishim.network.conflists import POD_CIDR, ConflistNetwork
 from crishim.network.embedded.bridge import remove_unused_bridge
 from crishim.network.embedded.conf import BRIDGE, NAME, keep_plugins, make_conflist
+from crishim.network.embedded.leases import Leases
 from crishim.network.embedded.rules import PERIOD, Rules
 from crishim.network.embedded.taken import find_overlap, leads_elsewhere
 from crishim.network.setup import NetworkSetup
@@ -45,6 +46,7 @@ class EmbeddedNetwork(ConflistNetwork):
         self._attaching = 0
         self._renewing = asyncio.Lock()
         self._rules = Rules(BRIDGE)
+        self._addresses = Leases()
 
     def __repr__(self) -> str:
         return f"EmbeddedNetwork({', '.join(self._ranges())})"
@@ -78,8 +80,10 @@ class EmbeddedNetwork(ConflistNetwork):
             await self._renew_bridge()
         self._attaching += 1
         try:
+            await self._put_leases_back(pod)
             attached = await super().attach(pod, planned)
             self._rules.keep(pod.sandbox_id, attached)
+            self._addresses.keep(pod.sandbox_id, attached)
         finally:
             self._attaching -= 1
         await self._rules.after_attach()
@@ -95,6 +99,7 @@ class EmbeddedNetwork(ConflistNetwork):
 
     async def detach(self, pod: PodAttachment, attached: Attached | None) -> None:
         await self._rules.forget(pod.sandbox_id)
+        await self._addresses.forget(pod.sandbox_id)
         await super().detach(pod, attached)
 
     async def settle(self, sandbox_id: str) -> None:
@@ -107,6 +112,7 @@ class EmbeddedNetwork(ConflistNetwork):
         for sandbox_id, attached in valid.items():
             if attached.backend == self.name and attached.result:
                 self._rules.keep(sandbox_id, attached)
+                self._addresses.keep(sandbox_id, attached)
         await super().gc(valid)
         await self._rules.mend()
 
@@ -132,6 +138,16 @@ class EmbeddedNetwork(ConflistNetwork):
         await self._rules.close()
         if self._rules.pods == 0 and await self._remove_bridge():
             await self._rules.remove_foreign()
+
+    async def _put_leases_back(self, pod: PodAttachment) -> None:
+        """So that this pod does not get the address of another.  Raises NetworkFailed."""
+        try:
+            await self._addresses.put_back()
+        except (OSError, CNIError) as error:
+            raise NetworkFailed(
+                f"pod {pod.namespace}/{pod.name}: the addresses of other pods cannot be written down: {error}",
+                sandbox=pod.sandbox_id,
+            ) from error
 
     async def _renew_bridge(self) -> None:
         """With other ranges than the bridge was made for: make it anew if nobody uses it, else let ADD say so."""
