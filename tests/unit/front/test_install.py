@@ -189,7 +189,7 @@ def test_a_file_is_replaced_with_mode_and_through_a_link(tmp_path: Path) -> None
     with pytest.raises(OSError, match="in-the-way"):
         replace_file(tmp_path / "in-the-way" / "x", b"")
     (tmp_path / "a" / "b").mkdir(parents=True)
-    with pytest.raises(OSError, match="/a'$"):  # the file's name, not the draft's
+    with pytest.raises(OSError, match=r"/a'$"):  # the file's name, not the draft's
         replace_file(tmp_path / "a", b"")
 
 
