@@ -40,7 +40,7 @@ class EmbeddedNetwork(ConflistNetwork):
         self._configured = cni_args.parse_cidrs(setup.pod_cidr)
         if not self._configured:
             raise InvalidArgument("the embedded network needs a range of addresses", field="pod_cidr")
-        self._network = make_conflist(self._ranges(), self._leases)
+        self._network = self._make_network()
         self._overlap = ""
         self._outdated = False
         self._attaching = 0
@@ -138,6 +138,17 @@ class EmbeddedNetwork(ConflistNetwork):
         await self._rules.close()
         if self._rules.pods == 0 and await self._remove_bridge():
             await self._rules.remove_foreign()
+
+    def _make_network(self) -> NetworkConfList:
+        """Make the network with the range that a kubelet told, or else ours.  Raises InvalidArgument for ours."""
+        try:
+            return make_conflist(self._ranges(), self._leases)
+        except InvalidArgument as error:
+            if not self._memory.get(POD_CIDR):
+                raise
+            log.warning("the range that was told before this start is not used: %s", error)
+            self._memory.put(POD_CIDR, "")
+            return make_conflist(self._configured, self._leases)
 
     async def _put_leases_back(self, pod: PodAttachment) -> None:
         """So that this pod does not get the address of another.  Raises NetworkFailed."""
