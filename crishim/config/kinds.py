@@ -11,9 +11,10 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator
 
+from crishim.network.pod_ranges import why_unfit
+
 UNIX = "unix://"
 SIMULATED = "simulated:"
-_POD_HOST_BITS = 2  # network, gateway, one pod, broadcast
 SOCKET_PATH_LIMIT = 107
 """Bytes of a unix socket's path (unix(7): `sun_path` holds 108 with its end mark)."""
 
@@ -117,8 +118,8 @@ def _pod_ranges(value: str) -> str:
     if not ranges or len({subnet.version for subnet in ranges}) != len(ranges):
         raise ValueError("must be one range, or one of IPv4 and one of IPv6")
     for subnet in ranges:
-        if subnet.max_prefixlen - subnet.prefixlen < _POD_HOST_BITS:
-            raise ValueError(f"{subnet} has no room for a gateway and a pod")
+        if reason := why_unfit(subnet):
+            raise ValueError(reason)
     return ",".join(map(str, ranges))
 
 

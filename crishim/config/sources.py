@@ -19,7 +19,7 @@ FILE_VARIABLE = "CRISHIM_CONFIG"
 """Names the file, like `--config`."""
 DOCKER_HOST = "DOCKER_HOST"
 
-_FOR_TESTS = ("CRISHIM_SOAK", "CRISHIM_TEST_")
+_FOR_TESTS = ("CRISHIM_CACHE", "CRISHIM_SOAK", "CRISHIM_TEST_")
 """Beginnings of variables that steer the project's own tests and say nothing to a server."""
 
 

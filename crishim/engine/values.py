@@ -249,8 +249,9 @@ class EngineImage:
 class EngineEvent:
     """Something happened to an object. Never a state: whoever is interested asks."""
 
-    kind: Literal["container", "image", "daemon"]
-    """`daemon`: the engine itself, which has read its configuration anew (`reload`)."""
+    kind: Literal["container", "image", "daemon", "unread"]
+    """`daemon`: the engine itself, which has read its configuration anew (`reload`). `unread`: something happened of
+    which the event could not be read, so that nobody knows to what object."""
     action: str
     """`create`, `start`, `die`, `destroy`, `oom`, … as the engine names them."""
     id: str

@@ -49,7 +49,10 @@ class EngineLink:
         self._error: CRIError | None = EngineUnavailable("the engine has not been reached yet")
         self._task: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
-        self._reloaded = asyncio.Event()
+        self._reloaded = False
+        """Whether the engine has read its configuration anew since it was last asked what it is."""
+        self._hurry = asyncio.Event()
+        """There is something to do before it is time to compare."""
         self._told: dict[Callable[[], None], None] = {}
         self.loaded = False
         """Whether the index was ever complete. Before that there is no last known state to tell."""
@@ -153,7 +156,8 @@ class EngineLink:
 
     async def _session(self) -> None:
         """One connection, from handshake to loss. Always ends by raising."""
-        self._reloaded.clear()
+        self._reloaded = False
+        self._hurry.clear()
         facts = await self._engine.connect()
         async with self._engine.events() as events:
             reader = asyncio.create_task(self._read(events), name="engine events")
@@ -168,7 +172,7 @@ class EngineLink:
                 log.info("engine %s %s, API %d.%d", facts.name, facts.version, *facts.api_version)
                 while True:
                     await self._unless_ended(reader, self._compare_time())
-                    if self._reloaded.is_set():
+                    if self._reloaded:
                         await self._unless_ended(reader, self._learn_anew())
                     else:
                         await self._unless_ended(reader, self._on_compare())
@@ -177,14 +181,15 @@ class EngineLink:
                 await asyncio.gather(reader, return_exceptions=True)
 
     async def _compare_time(self) -> None:
-        """Return when it is time to compare, or the engine has read its configuration anew."""
+        """Return when it is time to compare, or something has happened that a comparison tells."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._compare_every):
-                await self._reloaded.wait()
+                await self._hurry.wait()
+        self._hurry.clear()
 
     async def _learn_anew(self) -> None:
         """Ask the engine what it is now, without a moment in which it is away."""
-        self._reloaded.clear()
+        self._reloaded = False
         facts = await self._engine.connect()
         await self._on_connect(facts)
         self._facts = facts
@@ -194,7 +199,10 @@ class EngineLink:
     async def _read(self, events: AsyncIterator[EngineEvent]) -> None:
         async for event in events:
             if event.kind == "daemon":
-                self._reloaded.set()
+                self._reloaded = True
+                self._hurry.set()
+            elif event.kind == "unread":
+                self._hurry.set()
             else:
                 self._on_event(event)
 

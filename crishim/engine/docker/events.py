@@ -38,8 +38,13 @@ def query() -> dict[str, str]:
 
 
 def read_events(response: aiohttp.ClientResponse) -> AsyncIterator[EngineEvent]:
-    """Events as they come; ends only by an error, EngineUnavailable when the engine goes away."""
-    return JsonLines(response, "events", event_from, endless=True)
+    """Events as they come; ends only by an error, EngineUnavailable when the engine goes away.
+
+    One that is too long to be read is told as such: anybody can give a container labels of any size, and to end the
+    stream would mean that the engine is away.
+    """
+    unread = EngineEvent(kind="unread", action="", id="", time=0, attributes={})
+    return JsonLines(response, "events", event_from, endless=True, too_long=unread)
 
 
 def event_from(data: Mapping[str, Any]) -> EngineEvent | None:

@@ -123,3 +123,7 @@ class Controls:
     def drop_events(self, count: int) -> None:
         """Lose the next events: no listener sees them."""
         self._machine.hub.to_drop += count
+
+    def garble_events(self, count: int) -> None:
+        """Tell the next events as ones that cannot be read: of what they are about, nobody learns."""
+        self._machine.hub.to_garble += count

@@ -53,10 +53,12 @@ class EventHub:
         self.listeners: set[Listener] = set()
         self.to_drop = 0
         """How many of the next events nobody will see."""
+        self.to_garble = 0
+        """How many of the next ones after those nobody will be able to read."""
 
     def emit(
         self,
-        kind: Literal["container", "image", "daemon"],
+        kind: Literal["container", "image", "daemon", "unread"],
         action: str,
         object_id: str,
         time: int,
@@ -66,6 +68,9 @@ class EventHub:
         if self.to_drop:
             self.to_drop -= 1
             return
+        if self.to_garble:
+            self.to_garble -= 1
+            kind, action, object_id, time, attributes = "unread", "", "", 0, {}
         if self.listeners:
             event = EngineEvent(kind=kind, action=action, id=object_id, time=time, attributes=attributes)
             for listener in self.listeners:

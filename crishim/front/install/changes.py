@@ -121,10 +121,16 @@ def installed(facts: EngineFacts, file: Path, places: Places) -> dict[str, Path]
     return {name: program for name, program in found.items() if program == places.programs / name}
 
 
-def removal(file: Path, names: Collection[str]) -> tuple[str, str]:
+def removal(process: EngineProcess, names: Collection[str]) -> tuple[str, str]:
     """What daemon.json is to be without these runtimes, and the change for people. Raises FrontProblem."""
+    file = process.daemon_json
     before = read_text(file) or ""
     try:
+        if (default := daemon_json.default_runtime(before) or process.default_runtime) in names:
+            raise FrontProblem(
+                f"{default} is the engine's {daemon_json.DEFAULT}, and without it the engine would not start: choose "
+                "another one first, and restart the engine"
+            )
         without = daemon_json.without_runtimes(before, names)
         return without, show_diff(file, before, daemon_json.without_empty(without))
     except daemon_json.NotEditable as error:

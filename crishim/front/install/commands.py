@@ -97,7 +97,7 @@ async def uninstall_runtime(context: Context) -> int:
     resting = await changes.refuse_while_used(context.engine, list(twins), context.anchored)
     if resting:
         _say(f"{resting} containers that do not run were made with the front, and could not be started again")
-    without, diff = changes.removal(process.daemon_json, list(twins))
+    without, diff = changes.removal(process, list(twins))
     _say(diff)
     await _confirm(context, f"change {process.daemon_json} and make the engine reload it?")
     # Once more: people may think for hours.

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 KEY = "runtimes"
+DEFAULT = "default-runtime"
 _BLANKS = re.compile(r"[ \t\r\n]*")
 _INDENT = re.compile(r"\n([ \t]+)")
 _DEFAULT_INDENT = "  "
@@ -55,6 +56,13 @@ def listed(text: str) -> dict[str, Any]:
         return {}
     _read_runtimes(text, found)
     return dict(json.loads(text[found.value_start : found.end]))
+
+
+def default_runtime(text: str) -> str:
+    """The default runtime that the file names; "" for none. Raises NotEditable."""
+    found = _read_top(text).get(DEFAULT) if text.strip() else None
+    value = json.loads(text[found.value_start : found.end]) if found is not None else None
+    return value if isinstance(value, str) else ""
 
 
 def with_runtimes(text: str, paths: Mapping[str, str]) -> str:

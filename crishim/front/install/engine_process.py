@@ -42,6 +42,11 @@ class EngineProcess:
         """Whether its command line names runtimes; then it refuses those of a file."""
         return any(word.lstrip("-").startswith("add-runtime") for word in self.arguments if word.startswith("-"))
 
+    @property
+    def default_runtime(self) -> str:
+        """The default runtime that its command line names; "" for none."""
+        return self._flag("default-runtime")
+
     def find_program(self, program: str) -> str | None:
         """The absolute path of what it would start; None where there is no such program."""
         found = shutil.which(program, path=self.search_path)

@@ -66,6 +66,9 @@ def replace_file(path: Path, content: bytes, mode: int | None = None) -> None:
             os.fchmod(file.fileno(), stat.S_IMODE(before.st_mode) if before is not None else mode or 0o644)
             file.flush()
             os.fsync(file.fileno())
-        draft.replace(path)
+        try:
+            draft.replace(path)
+        except OSError as error:  # people know the file, not the draft
+            raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         draft.unlink(missing_ok=True)

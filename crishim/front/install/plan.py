@@ -19,6 +19,8 @@ from crishim.front.twins import TwinConf
 
 _OF_ENGINE = "io.containerd."
 """How names begin that engines give to their own shims."""
+_BUILT_IN = "runc"
+"""The runtime that engines know without being told."""
 _PATH_LIMIT = 107  # unix(7): sun_path has 108 bytes, and an end mark
 
 
@@ -99,6 +101,20 @@ def read_text(file: Path) -> str | None:
         raise FrontProblem(f"{file} is not UTF-8: the engine would not read it either") from error
 
 
+def _check_default(facts: EngineFacts, file: Path, named: Collection[str]) -> None:
+    """Raise FrontProblem where the engine's default runtime comes from a file that does not name it any more.
+
+    An engine of 20.10 does not survive being told to read such a file (a nil pointer in `fillPlatformInfo`).
+    """
+    default = facts.default_runtime
+    if default in named or default == _BUILT_IN or default.startswith(_OF_ENGINE):
+        return
+    raise FrontProblem(
+        f"the engine's default runtime is {default}, which {file} does not name: it was changed since the engine read "
+        "it, and an engine that reads it anew may end. Put that right, or restart the engine first"
+    )
+
+
 def make_plan(facts: EngineFacts, process: EngineProcess, places: Places, only: Collection[str] = ()) -> Plan:
     """Decide. `only`: names of the runtimes that are to get a twin; empty: all. Raises FrontProblem."""
     places.check()
@@ -129,6 +145,7 @@ def make_plan(facts: EngineFacts, process: EngineProcess, places: Places, only: 
                     f"{file} has a runtime {twin.name} that is another's, and not {twin.files.program}: remove it first"
                 )
         after = daemon_json.with_runtimes(before or "", {twin.name: str(twin.files.program) for twin in fresh})
+        _check_default(facts, file, {*listed, *(twin.name for twin in fresh)})
     except daemon_json.NotEditable as error:
         raise FrontProblem(f"{file} cannot be changed: {error}") from error
     if not twins:

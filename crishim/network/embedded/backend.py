@@ -19,6 +19,7 @@ from crishim.network.api import Attached, NetworkStatus, PodAttachment
 from crishim.network.conflists import POD_CIDR, ConflistNetwork
 from crishim.network.embedded.bridge import remove_unused_bridge
 from crishim.network.embedded.conf import BRIDGE, NAME, keep_plugins, make_conflist
+from crishim.network.embedded.leases import Leases
 from crishim.network.embedded.rules import PERIOD, Rules
 from crishim.network.embedded.taken import find_overlap, leads_elsewhere
 from crishim.network.setup import NetworkSetup
@@ -39,12 +40,13 @@ class EmbeddedNetwork(ConflistNetwork):
         self._configured = cni_args.parse_cidrs(setup.pod_cidr)
         if not self._configured:
             raise InvalidArgument("the embedded network needs a range of addresses", field="pod_cidr")
-        self._network = make_conflist(self._ranges(), self._leases)
+        self._network = self._make_network()
         self._overlap = ""
         self._outdated = False
         self._attaching = 0
         self._renewing = asyncio.Lock()
         self._rules = Rules(BRIDGE)
+        self._addresses = Leases()
 
     def __repr__(self) -> str:
         return f"EmbeddedNetwork({', '.join(self._ranges())})"
@@ -78,8 +80,10 @@ class EmbeddedNetwork(ConflistNetwork):
             await self._renew_bridge()
         self._attaching += 1
         try:
+            await self._put_leases_back(pod)
             attached = await super().attach(pod, planned)
             self._rules.keep(pod.sandbox_id, attached)
+            self._addresses.keep(pod.sandbox_id, attached)
         finally:
             self._attaching -= 1
         await self._rules.after_attach()
@@ -95,6 +99,7 @@ class EmbeddedNetwork(ConflistNetwork):
 
     async def detach(self, pod: PodAttachment, attached: Attached | None) -> None:
         await self._rules.forget(pod.sandbox_id)
+        await self._addresses.forget(pod.sandbox_id)
         await super().detach(pod, attached)
 
     async def settle(self, sandbox_id: str) -> None:
@@ -107,6 +112,7 @@ class EmbeddedNetwork(ConflistNetwork):
         for sandbox_id, attached in valid.items():
             if attached.backend == self.name and attached.result:
                 self._rules.keep(sandbox_id, attached)
+                self._addresses.keep(sandbox_id, attached)
         await super().gc(valid)
         await self._rules.mend()
 
@@ -132,6 +138,27 @@ class EmbeddedNetwork(ConflistNetwork):
         await self._rules.close()
         if self._rules.pods == 0 and await self._remove_bridge():
             await self._rules.remove_foreign()
+
+    def _make_network(self) -> NetworkConfList:
+        """Make the network with the range that a kubelet told, or else ours.  Raises InvalidArgument for ours."""
+        try:
+            return make_conflist(self._ranges(), self._leases)
+        except InvalidArgument as error:
+            if not self._memory.get(POD_CIDR):
+                raise
+            log.warning("the range that was told before this start is not used: %s", error)
+            self._memory.put(POD_CIDR, "")
+            return make_conflist(self._configured, self._leases)
+
+    async def _put_leases_back(self, pod: PodAttachment) -> None:
+        """So that this pod does not get the address of another.  Raises NetworkFailed."""
+        try:
+            await self._addresses.put_back()
+        except (OSError, CNIError) as error:
+            raise NetworkFailed(
+                f"pod {pod.namespace}/{pod.name}: the addresses of other pods cannot be written down: {error}",
+                sandbox=pod.sandbox_id,
+            ) from error
 
     async def _renew_bridge(self) -> None:
         """With other ranges than the bridge was made for: make it anew if nobody uses it, else let ADD say so."""

@@ -9,24 +9,22 @@ from typing import Any
 
 from cni import NetworkConfList, parse_conflist
 from crishim.errors import InvalidArgument
+from crishim.network.pod_ranges import why_unfit
 
 NAME = "crishim"
 """Name of the network, which addresses and rules are kept under."""
 BRIDGE = "crishim0"
 """Name of the bridge."""
 
-_LEAST_HOST_BITS = 2  # network, gateway, one pod, broadcast
-
 
 def make_conflist(ranges: Sequence[str], lease_dir: str) -> NetworkConfList:
     """Return the network with these ranges (one of each family at most); leases are kept in `lease_dir`.
 
-    Raises InvalidArgument for a range too small.
+    Raises InvalidArgument for a range that cannot be pods'.
     """
     for text in ranges:
-        subnet = ipaddress.ip_network(text)
-        if subnet.max_prefixlen - subnet.prefixlen < _LEAST_HOST_BITS:
-            raise InvalidArgument(f"{text} has no room for a gateway and a pod", field="pod_cidr")
+        if reason := why_unfit(ipaddress.ip_network(text)):
+            raise InvalidArgument(reason, field="pod_cidr")
     bridge = {
         "type": "bridge",
         "bridge": BRIDGE,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -46,6 +47,25 @@ async def test_flushed_rules_come_back(node: Node, network: EmbeddedNetwork) -> 
     assert node.ask(1, "10.87.0.1", 18200) == "10.87.0.1"
     for number in (0, 1):
         await network.detach(node.pod(number), first if number == 0 else None)
+
+
+@pytest.mark.parametrize("by", ["the same process", "the next one"])
+async def test_no_address_is_given_twice_when_the_leases_are_gone(node: Node, by: str) -> None:
+    network = node.network("10.87.0.0/16,fd00:87::/64")
+    pods = [node.pod(0), node.pod(1)]
+    records = [await attach(network, pod) for pod in pods]
+    shutil.rmtree(node.run)
+    if by == "the next one":
+        network = node.network("10.87.0.0/16,fd00:87::/64")
+        await network.gc({pod.sandbox_id: record for pod, record in zip(pods, records, strict=True)})
+    pods.append(node.pod(2))
+    records.append(await attach(network, pods[2]))
+    every = [address for record in records for address in record.ips]
+    assert len(set(every)) == 6
+    for pod, record in zip(pods, records, strict=True):
+        await network.check(pod, record)
+        await network.detach(pod, record)
+    assert [name for name in node.left() if name[0].isdigit()] == []
 
 
 DELETED, DOWN, FLUSHED = "link delete crishim0", "link set crishim0 down", "address flush dev crishim0"

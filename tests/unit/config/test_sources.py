@@ -112,7 +112,7 @@ def test_a_docker_host_elsewhere_is_refused_only_if_it_counts() -> None:
 
 
 def test_variables_of_the_projects_own_tests_are_no_settings() -> None:
-    assert load({}, {"CRISHIM_SOAK": "1", "CRISHIM_TEST_WORLD": "/x"}).settings == Settings()
+    assert load({}, {"CRISHIM_SOAK": "1", "CRISHIM_TEST_WORLD": "/x", "CRISHIM_CACHE": "/x"}).settings == Settings()
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 
 from crishim.engine.simulated.facts import default_facts
 from crishim.engine.values import EngineFacts
+from crishim.front.install.changes import removal
 from crishim.front.install.engine_process import DAEMON_JSON, EngineProcess, find_engine
 from crishim.front.install.files import program_bytes, replace_file
 from crishim.front.install.plan import Places, make_plan
@@ -99,6 +100,32 @@ def test_what_could_not_work_is_refused(process: EngineProcess, places: Places) 
         make_plan(facts(), process, replace(places, desk=Path("/" + "x" * 107)))
 
 
+def test_a_default_runtime_that_the_file_has_lost_is_refused(
+    tmp_path: Path, process: EngineProcess, places: Places
+) -> None:
+    """An engine of 20.10 ends when it reads such a file."""
+    asked = replace(facts(crun=("crun",)), default_runtime="crun")
+    with pytest.raises(FrontProblem, match=r"default runtime is crun, which .*daemon.json does not name"):
+        make_plan(asked, process, places)
+    (tmp_path / "daemon.json").write_text('{"runtimes": {"crun": {"path": "crun"}}}')
+    assert {twin.runtime for twin in make_plan(asked, process, places).fresh} == {"runc", "crun"}
+
+
+@pytest.mark.parametrize("where", ["file", "command line"])
+def test_a_front_that_is_the_default_runtime_stays(tmp_path: Path, process: EngineProcess, where: str) -> None:
+    """Without it the engine would not start."""
+    text = '{"runtimes": {"crishim-runc": {"path": "/x"}}}'
+    if where == "file":
+        text = text[:-1] + ', "default-runtime": "crishim-runc"}'
+    else:
+        process = replace(process, arguments=(*process.arguments, "--default-runtime=crishim-runc"))
+    (tmp_path / "daemon.json").write_text(text)
+    with pytest.raises(FrontProblem, match="crishim-runc is the engine's default-runtime"):
+        removal(process, ["crishim-runc"])
+    without, _ = removal(process, ["crishim-crun"])
+    assert without == text
+
+
 # --- the engine's process
 
 
@@ -161,6 +188,9 @@ def test_a_file_is_replaced_with_mode_and_through_a_link(tmp_path: Path) -> None
     (tmp_path / "in-the-way").write_text("")
     with pytest.raises(OSError, match="in-the-way"):
         replace_file(tmp_path / "in-the-way" / "x", b"")
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    with pytest.raises(OSError, match=r"/a'$"):  # the file's name, not the draft's
+        replace_file(tmp_path / "a", b"")
 
 
 def test_each_machine_has_its_program() -> None:

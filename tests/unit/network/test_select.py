@@ -100,10 +100,30 @@ def test_auto_takes_a_broken_configuration_for_a_cluster_s(conf):
     assert make(conf).status().reason == "NetworkConfigInvalid"
 
 
-@pytest.mark.parametrize("bad", ["10.0.0.0/31", "10.0.0.0/8,10.9.0.0/16", "", "all"])
+UNFIT = ["10.0.0.0/31", "127.4.0.0/16", "0.0.0.0/0", "169.254.1.0/24", "230.0.0.0/8", "::/0", "::/64", "fe80:1::/64"]
+
+
+@pytest.mark.parametrize("bad", [*UNFIT, "10.0.0.0/8,10.9.0.0/16", "", "all"])
 def test_ranges_that_cannot_be_used_are_refused(conf, bad):
     with pytest.raises(InvalidArgument):
         make_network("embedded", conf_dir=str(conf), bin_dirs=[], pod_cidr=bad)
+
+
+@pytest.mark.parametrize("bad", UNFIT)
+def test_a_kubelet_s_range_that_cannot_be_used_is_refused_and_forgotten(conf, bad):
+    network = make(conf, "embedded")
+    network.set_pod_cidr("10.244.1.0/24")
+    with pytest.raises(InvalidArgument):
+        network.set_pod_cidr(bad)
+    assert "10.244.1.0/24" in make(conf, "embedded").plan(POD).config
+
+
+@pytest.mark.parametrize("bad", ["127.0.0.0/8", "garbage"])
+def test_a_remembered_range_that_cannot_be_used_does_not_keep_the_server_from_starting(conf, bad, caplog):
+    NetworkMemory(str(conf.parent / "state")).put("pod_cidr", bad)
+    assert "10.86.0.0/16" in make(conf, "embedded").plan(POD).config
+    assert "is not used" in caplog.text
+    assert NetworkMemory(str(conf.parent / "state")).get("pod_cidr") == ""
 
 
 def test_the_kubelet_s_range_goes_before_ours(conf):

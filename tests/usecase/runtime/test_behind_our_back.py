@@ -36,6 +36,20 @@ async def test_a_removed_sandbox_is_not_ready_and_cleaned_up(world: World, event
     await world.check_nothing_left()
 
 
+async def test_an_event_that_cannot_be_read_is_looked_into_at_once(world: World) -> None:
+    sandbox = await world.run()
+    container = await world.run_container(sandbox)
+    connections, losses = world.rt.link.connections, world.rt.link.losses
+    world.engine.garble_events(LOST)
+    world.engine.finish(container)
+    await world.until(lambda: world.state(container) == "EXITED", 1)
+    world.engine.vanish(sandbox)
+    await world.until(lambda: world.state(sandbox) == "NOTREADY", 1)
+    assert (world.rt.link.connections, world.rt.link.losses) == (connections, losses)
+    await world.remove(sandbox)
+    await world.check_nothing_left()
+
+
 @pytest.mark.parametrize("events", ["seen", "lost"])
 async def test_a_restarted_sandbox_is_not_ready_and_cleaned_up(world: World, events: str) -> None:
     sandbox = await world.run()

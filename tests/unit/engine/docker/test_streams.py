@@ -69,6 +69,23 @@ async def test_endless_line(monkeypatch: pytest.MonkeyPatch) -> None:
         await objects(*(b"x" * 30 for _ in range(10)))
 
 
+@pytest.mark.parametrize("size", [1, 7, 30, 1000])
+async def test_line_too_long_is_told_and_the_next_one_read(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr(ndjson, "LINE_LIMIT", 100)
+    text = b'{"a": 1}\n{"a": "' + b"x" * 1200 + b'"}\n{"a": 2}\n' + b"y" * 1200
+    pieces = (text[i : i + size] for i in range(0, len(text), size))
+    lines = JsonLines(response(*pieces), "test", lambda line: line, too_long={"too": "long"})
+    assert [line async for line in lines] == [{"a": 1}, {"too": "long"}, {"a": 2}, {"too": "long"}]
+
+
+async def test_event_too_long_is_one_that_was_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container's labels can have any size; the stream goes on."""
+    monkeypatch.setattr(ndjson, "LINE_LIMIT", 100)
+    line = json.dumps({"Type": "container", "Action": "die", "Actor": {"ID": "1"}}).encode() + b"\n"
+    events = read_events(response(b"x" * 200, b"x\n" + line))
+    assert [(await anext(events)).kind, (await anext(events)).kind] == ["unread", "container"]
+
+
 async def test_broken_off() -> None:
     lines = JsonLines(response(b'{"a": 1}\n{"b"', breaks=True), "test", lambda line: line)
     assert await anext(lines) == {"a": 1}
