@@ -12,7 +12,7 @@ from crishim.runtime.oci.capabilities import asked_ambient, full_name, without_d
 from crishim.runtime.spec.seccomp_profile import read_profile
 from crishim.runtime.spec.ways import Beyond, Ways
 
-_HIGHEST_ID = 2**32 - 2  # the kernel keeps the last one for "no id"
+_HIGHEST_ID = 2**31 - 1  # the kernel has more, but no engine starts a process with one of those
 _CAPABILITY = re.compile(r"(CAP_)?[A-Z][A-Z0-9_]*")
 LOADED_APPARMOR = Path("/sys/kernel/security/apparmor/profiles")
 """The profiles that the kernel has, a line `NAME (MODE)` for each; for root only."""
@@ -36,7 +36,7 @@ def make_user(
 
 
 def check_id(number: int, field: str) -> int:
-    """A user or group id within the kernel's range. Raises InvalidArgument: it is never wrapped."""
+    """A user or group id within the engines' range. Raises InvalidArgument: it is never wrapped."""
     if not 0 <= number <= _HIGHEST_ID:
         raise InvalidArgument(f"{number} is not an id (0 to {_HIGHEST_ID})", field=field)
     return number

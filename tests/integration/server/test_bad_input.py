@@ -159,7 +159,7 @@ BAD_PODS: dict[str, dict[str, Any]] = {
         "linux": pod_linux(namespace_options=pb.NamespaceOption(userns_options=pb.UserNamespace(mode=pb.TARGET)))
     },
     "group without user": {"linux": pod_linux(run_as_group=pb.Int64Value(value=1))},
-    "user id too high": {"linux": pod_linux(run_as_user=pb.Int64Value(value=1 << 32))},
+    "user id too high": {"linux": pod_linux(run_as_user=pb.Int64Value(value=1 << 31))},
     "negative user id": {"linux": pod_linux(run_as_user=pb.Int64Value(value=-1))},
     "parent cgroup that leaves": {"linux": pod_linux(cgroup_parent="/a/../..")},
 }
@@ -232,7 +232,9 @@ BAD_CONTAINERS: dict[str, dict[str, Any]] = {
     "target without mode": _namespaces(pid=pb.POD, target_id=UNKNOWN_ID),
     "user and name": _context(run_as_user=pb.Int64Value(value=1), run_as_username="root"),
     "group alone": _context(run_as_group=pb.Int64Value(value=1)),
-    "group id too high": _context(supplemental_groups=[1 << 32]),
+    "group id too high": _context(supplemental_groups=[1 << 31]),
+    "user id too high": _context(run_as_user=pb.Int64Value(value=1 << 31)),
+    "user's group id too high": _context(run_as_user=pb.Int64Value(value=1), run_as_group=pb.Int64Value(value=1 << 31)),
     "capability that is none": _context(capabilities=pb.Capability(add_capabilities=["a b"])),
     "seccomp profile missing": _profile(localhost_ref="/no/such/profile"),
     "seccomp profile relative": _profile(localhost_ref="profile.json"),

@@ -15,7 +15,7 @@ from crishim.runtime.spec import security
 from crishim.runtime.spec.signals import make_stop_signal
 
 DEFAULT, UNCONFINED, LOCALHOST = ProfileType.RuntimeDefault, ProfileType.Unconfined, ProfileType.Localhost
-MOST = 2**32 - 2
+MOST = 2**31 - 1
 
 
 def refused(call: Any, *args: Any, **kwargs: Any) -> tuple[type[InvalidArgument], str]:
@@ -52,6 +52,7 @@ def test_user(uid: int | None, gid: int | None, name: str, user: str) -> None:
         (-1, None, "", "f.run_as_user"),
         (MOST + 1, None, "", "f.run_as_user"),
         (2**32, None, "", "f.run_as_user"),
+        (1, MOST + 1, "", "f.run_as_group"),
         (1, -1, "", "f.run_as_group"),
         (1, 2**63 - 1, "", "f.run_as_group"),
     ],
@@ -63,7 +64,8 @@ def test_user_refused(uid: int | None, gid: int | None, name: str, field: str) -
 
 def test_groups() -> None:
     assert security.make_groups((1, 2), "f") == (1, 2)
-    assert refused(security.make_groups, (1, -2), "f") == (InvalidArgument, "f.supplemental_groups[1]")
+    for bad in (-2, MOST + 1):
+        assert refused(security.make_groups, (1, bad), "f") == (InvalidArgument, "f.supplemental_groups[1]")
 
 
 # --- capabilities
