@@ -93,7 +93,9 @@ def test_capabilities(
 def test_capabilities_refused() -> None:
     assert security.make_capabilities(None, "f") == ((), ())
     make = security.make_capabilities
-    assert refused(make, Capability(add_capabilities=("A", "B C")), "f") == (InvalidArgument, "f.add_capabilities[1]")
+    for bad in ("B C", "NO_SUCH", "CAP_", "CAP_ALL"):
+        asked = Capability(add_capabilities=("KILL", bad))
+        assert refused(make, asked, "f") == (InvalidArgument, "f.add_capabilities[1]"), bad
     assert refused(make, Capability(drop_capabilities=("",)), "f") == (InvalidArgument, "f.drop_capabilities[0]")
     ambient = Capability(add_ambient_capabilities=("CHOWN",))
     assert refused(make, ambient, "f") == (UnsupportedField, "f.add_ambient_capabilities")
@@ -149,6 +151,7 @@ def test_a_bad_seccomp_profile_is_never_replaced_by_another(tmp_path: Path) -> N
         "rule without action": rule | {"action": None},
         "rule without names": rule | {"names": []},
         "rule of numbers": rule | {"names": [1]},
+        "rule with two kinds of names": rule | {"name": "mkdirat"},
         "rule with an operator": rule | {"args": [{"index": 0, "op": "SCMP_CMP_SAME"}]},
         "rule with an argument": rule | {"args": [{"index": 6, "op": "SCMP_CMP_EQ"}]},
         "rule with a negative value": rule | {"args": [{"index": 0, "value": -1, "op": "SCMP_CMP_EQ"}]},
