@@ -49,6 +49,13 @@ def call(server: CrishimServer, rpc: str, request: Any = b"") -> grpc.StatusCode
     return OK
 
 
+def refusal(server: CrishimServer, rpc: str, request: Any) -> tuple[grpc.StatusCode, str]:
+    """The code of a call that fails, and how its text begins: with the path of the field that is wrong."""
+    with pytest.raises(grpc.RpcError) as caught:
+        getattr(server.client, rpc)(request, timeout=CALL)
+    return code(caught.value), text(caught.value)[: len("config.")]
+
+
 ENDLESS = {"GetContainerEvents"}
 """Those that end with their caller only."""
 LISTENED = 1.0
@@ -167,10 +174,10 @@ BAD_PODS: dict[str, dict[str, Any]] = {
 
 def test_bad_pods(server: CrishimServer) -> None:
     found = {
-        name: call(server, "RunPodSandbox", pb.RunPodSandboxRequest(config=make_pod(server, **changes)))
+        name: refusal(server, "RunPodSandbox", pb.RunPodSandboxRequest(config=make_pod(server, **changes)))
         for name, changes in BAD_PODS.items()
     }
-    assert found == dict.fromkeys(BAD_PODS, INVALID)
+    assert found == dict.fromkeys(BAD_PODS, (INVALID, "config."))
     assert listed_states(server) == {}
 
 
@@ -253,8 +260,9 @@ def test_bad_containers(server: CrishimServer) -> None:
     for name, changes in BAD_CONTAINERS.items():
         config = make_container(**changes)
         request = pb.CreateContainerRequest(pod_sandbox_id=pod.id, config=config, sandbox_config=pod.config)
-        found[name] = call(server, "CreateContainer", request)
-    assert found == dict.fromkeys(BAD_CONTAINERS, INVALID) | {"unknown image": NOT_FOUND}
+        found[name] = refusal(server, "CreateContainer", request)
+    expected = dict.fromkeys(BAD_CONTAINERS, (INVALID, "config."))
+    assert found == expected | {"unknown image": (NOT_FOUND, "image '")}
     assert list(listed_states(server)) == [pod.id]
     assert not Path("/no/such/path").exists()
     assert Path("/etc/passwd").is_file()
