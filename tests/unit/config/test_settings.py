@@ -115,7 +115,7 @@ def test_what_operators_and_units_write_keeps_its_name_and_default() -> None:
     } <= Settings.model_fields.keys()
     for key, values in (("checkpoint", ("file", "memory")), ("network", ("embedded", "cni", "none"))):
         for value in values:
-            assert getattr(Settings(**{key: value}), key) == value
+            assert getattr(Settings.model_validate({key: value}), key) == value
     assert Settings(log_format="json").log_format == "json"
 
 
