@@ -184,7 +184,7 @@ POD = (
         _is("privileged", f"{_PROCESS}test_privileged", "lets containers be privileged"),
         _is("seccomp", f"{_FULL}test_the_fullest_pod", "absent: unconfined"),
         _apparmor(),
-        _is("seccomp_profile_path", "tests/unit/runtime/spec/test_security.py::test_seccomp", "`seccomp` wins"),
+        _is("seccomp_profile_path", f"{_FULL}test_the_fullest_pod", "`seccomp` wins"),
     ),
 )
 
@@ -200,7 +200,7 @@ RESOURCES = (
     _UNIFIED,
     _is(
         "memory_swap_limit_in_bytes",
-        f"{_VM}test_cgroups.py::test_swap_beyond_the_memory_limit",
+        f"{_INT}test_fields_limits.py::test_swap",
         "0: no swap beyond the memory limit; −1: no limit. Nothing where the kernel does not account for swap",
     ),
 )

@@ -32,7 +32,7 @@ async def update_container_resources(rt: Runtime, container_id: str, asked: Linu
     container = rt.index.need_container(container_id)
     if asked is None:
         return
-    check_resources(asked, "linux", _ways(rt, container))
+    check_resources(asked, "linux", _ways(rt, container), memory_in_force=container.live.resources.memory or 0)
     async with (
         rt.locks.hold(container.id),
         UndoStack(f"update of {container.id[:13]}", rt.background, deadline=rt.settings.undo_deadline) as undo,

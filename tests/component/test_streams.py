@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import time
+import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -84,6 +86,53 @@ def test_events_of_a_pods_life(full: World) -> None:
     assert [event.container_event_type for event in events] == [0, 1, 2, 3]
     assert {event.container_id for event in events} == {pod}
     assert {event.pod_sandbox_status.metadata.name for event in events} == {"seen"}
+
+
+def test_a_listener_that_does_not_read() -> None:
+    """It is told the newest of each object, and cut off past its bound only; nobody else misses anything."""
+    annotations = {"note": "x" * 40_000}
+    flags = ["--event-backlog=1MiB", "--metrics-address=127.0.0.1:0"]
+    with serve_endpoint(flags=flags) as server, CRIClient(server.endpoint) as client, CRIClient(server.endpoint) as own:
+        world = World(server, client)
+        slow = own.GetContainerEvents(pb.GetEventsRequest())
+        slow.initial_metadata()
+
+        def dropped() -> float:
+            (address,) = re.findall(r"metrics at (http://\S+)", server.log_path.read_text())
+            with urllib.request.urlopen(address, timeout=LIMIT) as page:
+                (value,) = re.findall(r"^crishim_events_dropped_total (\S+)", page.read().decode(), re.MULTILINE)
+            return float(value)
+
+        def live(name: str) -> str:
+            pod = world.run_pod(name, annotations=annotations)
+            client.RemovePodSandbox(pb.RemovePodSandboxRequest(pod_sandbox_id=pod), timeout=LIMIT)
+            return pod
+
+        pods: list[str] = []
+        while not dropped():  # once neither the transport nor the backlog has room
+            assert len(pods) < 500
+            pods.append(live(f"pod-{len(pods)}"))
+        last: dict[str, int] = {}
+        while last.get(pods[-1]) != pb.CONTAINER_DELETED_EVENT:
+            event = next(slow)
+            assert last.get(event.container_id, -1) < event.container_event_type, "in order"
+            last[event.container_id] = event.container_event_type
+        assert last == dict.fromkeys(pods, pb.CONTAINER_DELETED_EVENT)
+        assert "a listener reads slowly" in server.log_path.read_text()
+        quick = client.GetContainerEvents(pb.GetEventsRequest())
+        quick.initial_metadata()
+        number = 0
+        while "a listener does not read: cut off" not in server.log_path.read_text():
+            assert number < 500
+            pod = live(f"more-{number}")
+            told = [next(quick) for _ in range(4)]
+            assert [(e.container_id, e.container_event_type) for e in told] == [(pod, kind) for kind in range(4)]
+            number += 1
+        with pytest.raises(grpc.RpcError) as caught:
+            list(slow)
+        assert isinstance(caught.value, grpc.Call)
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        quick.cancel()
 
 
 async def test_pods_come_and_go_for_many_listeners(scaled: Callable[[int], int]) -> None:

@@ -86,6 +86,13 @@ def rule() -> Iterator[list[str]]:
 
 
 @contextlib.contextmanager
+def table() -> Iterator[list[str]]:
+    run("nft", "add table inet left; add chain inet left c; add rule inet left c tcp dport 4716 drop")
+    yield ["firewall rules: table inet left chain c", "firewall rules: table inet left chain c tcp dport 4716 drop"]
+    run("nft", "delete table inet left")
+
+
+@contextlib.contextmanager
 def cgroup() -> Iterator[list[str]]:
     point = next(Path(point) for point, fstype, *_ in linux.mounts() if fstype in {"cgroup", "cgroup2"})
     made = point / "crishim-left"
@@ -101,7 +108,8 @@ def segment() -> Iterator[list[str]]:
     run("ipcrm", "--shmem-id", number)
 
 
-LEAVERS = (file, process, namespace, namespace_of_a_process, link, rule, cgroup, segment)
+MARK = "CRISHIM_LEFT_BY=this test"
+LEAVERS = (file, process, namespace, namespace_of_a_process, link, rule, table, cgroup, segment)
 
 
 @pytest.mark.parametrize("leave", LEAVERS, ids=[leaver.__name__ for leaver in LEAVERS])
@@ -117,8 +125,10 @@ def test_a_world_names_what_is_left(leave: Callable[[], Left], world_folder: Pat
 
 def test_a_mount_is_named(world_folder: Path, tmp_path: Path) -> None:
     before = tidiness.take(world_folder)
+    of_machine = machine.take(MARK)
     with mount(tmp_path) as expected:
         assert tidiness.left(before, world_folder, patience=0) == expected
+        assert set(expected) <= set(machine.left(of_machine, MARK, patience=0))
     assert tidiness.left(before, world_folder) == []
 
 
@@ -133,10 +143,7 @@ def test_containers_and_volumes_are_named(engine: TestEngine, busybox_image: str
     assert lines == [f"containers: {made[:12]} /left", "volumes: left"]
 
 
-MARK = "CRISHIM_LEFT_BY=this test"
-
-
-@pytest.mark.parametrize("leave", [namespace, link, rule, cgroup, segment], ids=lambda leave: leave.__name__)
+@pytest.mark.parametrize("leave", [namespace, link, rule, table, cgroup, segment], ids=lambda leave: leave.__name__)
 def test_a_machine_names_what_is_left(leave: Callable[[], Left]) -> None:
     before = machine.take(MARK)
     with leave() as expected:

@@ -11,28 +11,36 @@ from crishim.runtime.spec.ways import Beyond, Ways
 
 _KEY = re.compile(r"[a-z0-9_]+(\.[A-Za-z0-9_-]+)+")
 _CPUSET = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
+_NO_END = 2**63 - 1
+_RANGES = {
+    # Of the kernel's (cgroup v1, cpu.shares; cfs_period_us): an OCI runtime misses the first at the start only.
+    "cpu_shares": (0, 2, 262_144),
+    "cpu_period": (0, 1_000, 1_000_000),
+    "cpu_quota": (-1, 1_000, _NO_END),
+    "memory_limit_in_bytes": (0, 1, _NO_END),
+    "memory_swap_limit_in_bytes": (-1, 1, _NO_END),
+}
+"""Of each number: the lowest word for none, and the lowest and the highest that are numbers."""
 
 
-def check_resources(asked: LinuxContainerResources, field: str, ways: Ways | None = None) -> None:
+def check_resources(
+    asked: LinuxContainerResources, field: str, ways: Ways | None = None, *, memory_in_force: int = 0
+) -> None:
     """Raise InvalidArgument for impossible values, UnsupportedField for what neither engine nor front can carry.
 
-    `ways`: what the front carries; None: there is none.
+    `ways`: what the front carries; None: there is none. `memory_in_force`: bytes of the limit that an update which
+    names none leaves; 0: there is none.
     """
-    for name, lowest in (
-        ("cpu_period", 0),
-        ("cpu_quota", -1),
-        ("cpu_shares", 0),
-        ("memory_limit_in_bytes", 0),
-        ("memory_swap_limit_in_bytes", -1),
-    ):
-        if (value := getattr(asked, name)) < lowest:
-            raise InvalidArgument(f"{value} is less than {lowest}", field=f"{field}.{name}")
+    for name, (none, lowest, highest) in _RANGES.items():
+        if not (none <= (value := getattr(asked, name)) <= 0 or lowest <= value <= highest):
+            words = f"less than {none}" if value < none else f"not within {lowest} to {highest}"
+            raise InvalidArgument(f"{value} is {words}", field=f"{field}.{name}")
     if not -1000 <= asked.oom_score_adj <= 1000:
         raise InvalidArgument(f"{asked.oom_score_adj} is not within −1000 to 1000", field=f"{field}.oom_score_adj")
     for name in ("cpuset_cpus", "cpuset_mems"):
         if (text := getattr(asked, name)) and not _CPUSET.fullmatch(text):
             raise InvalidArgument(f"{text!r} is not a list such as 0-2,7", field=f"{field}.{name}")
-    swap, memory = asked.memory_swap_limit_in_bytes, asked.memory_limit_in_bytes
+    swap, memory = asked.memory_swap_limit_in_bytes, asked.memory_limit_in_bytes or memory_in_force
     if swap > 0 and not memory:
         raise InvalidArgument("a swap limit needs a memory limit", field=f"{field}.memory_swap_limit_in_bytes")
     if 0 < swap < memory:

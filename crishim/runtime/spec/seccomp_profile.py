@@ -103,6 +103,8 @@ def _fault_of(rule: Any) -> str | None:
     names, name = rule.get("names"), rule.get("name")
     if not (_texts(names) and names) and not (isinstance(name, str) and name):
         return "names no system call"
+    if names and name:
+        return "has both name and names"
     for argument in rule.get("args") or ():
         if not isinstance(argument, dict) or argument.get("op") not in _OPERATORS:
             return "compares an argument in an unknown way"

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from pathlib import Path
 
 from crishim.errors import InvalidArgument, UnsupportedField
 from crishim.model import Capability, ProfileType, SecurityProfile, SELinuxOption
-from crishim.runtime.oci.capabilities import asked_ambient, full_name, without_dropped
+from crishim.runtime.oci.capabilities import KNOWN, asked_ambient, full_name, without_dropped
+from crishim.runtime.oci.wish import ALL
 from crishim.runtime.spec.seccomp_profile import read_profile
 from crishim.runtime.spec.ways import Beyond, Ways
 
-_HIGHEST_ID = 2**32 - 2  # the kernel keeps the last one for "no id"
-_CAPABILITY = re.compile(r"(CAP_)?[A-Z][A-Z0-9_]*")
+_HIGHEST_ID = 2**31 - 1  # the kernel has more, but no engine starts a process with one of those
 LOADED_APPARMOR = Path("/sys/kernel/security/apparmor/profiles")
 """The profiles that the kernel has, a line `NAME (MODE)` for each; for root only."""
 _RUNTIME_DEFAULT, _UNCONFINED, _LOCALHOST = "runtime/default", "unconfined", "localhost/"
@@ -36,7 +35,7 @@ def make_user(
 
 
 def check_id(number: int, field: str) -> int:
-    """A user or group id within the kernel's range. Raises InvalidArgument: it is never wrapped."""
+    """A user or group id within the engines' range. Raises InvalidArgument: it is never wrapped."""
     if not 0 <= number <= _HIGHEST_ID:
         raise InvalidArgument(f"{number} is not an id (0 to {_HIGHEST_ID})", field=field)
     return number
@@ -59,7 +58,7 @@ def make_capabilities(
         return (), ()
     for name in ("add_ambient_capabilities", "add_capabilities", "drop_capabilities"):
         for i, capability in enumerate(getattr(asked, name)):
-            if not _CAPABILITY.fullmatch(capability.upper()):
+            if (full := full_name(capability)) != ALL and full not in KNOWN:
                 raise InvalidArgument(f"{capability!r} is not the name of a capability", field=f"{field}.{name}[{i}]")
     ambient = asked_ambient(asked)
     if ambient:  # else there is nothing to carry, and the front would refuse the start

@@ -188,10 +188,10 @@ def check_told(pod: Pod, container_id: str, config: pb.ContainerConfig) -> None:
         assert getattr(in_force, name) == getattr(asked, name), name
 
 
-def check_plain(pod: Pod, api: EngineApi, *, processes: str = "max") -> None:
+def check_plain(pod: Pod, api: EngineApi, *, processes: str = "max", shm_size: int = 64 * MIB) -> None:
     """Start a container that asks for nothing; what the kernel has of it is CRI's defaults, not the engine's.
 
-    `processes`: how many it may have by the server's configuration.
+    `processes`: how many it may have by the server's configuration; `shm_size`: bytes of /dev/shm by it.
     """
     container_id = pod.start(make_container("plain", linux=None))
     pid = pid_of(api, container_id)
@@ -211,7 +211,7 @@ def check_plain(pod: Pod, api: EngineApi, *, processes: str = "max") -> None:
     words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1]
     assert words == [word.encode() for word in SLEEP], "no init of the engine's in front"
     size = os.statvfs(f"/proc/{pid}/root/dev/shm")
-    assert size.f_blocks * size.f_frsize == 64 * MIB
+    assert size.f_blocks * size.f_frsize == shm_size
     sandbox = pid_of(api, pod.id)
     for kind in ("net", "ipc", "pid"):
         assert os.readlink(f"/proc/{pid}/ns/{kind}") == os.readlink(f"/proc/{sandbox}/ns/{kind}"), kind

@@ -49,6 +49,13 @@ def call(server: CrishimServer, rpc: str, request: Any = b"") -> grpc.StatusCode
     return OK
 
 
+def refusal(server: CrishimServer, rpc: str, request: Any) -> tuple[grpc.StatusCode, str]:
+    """The code of a call that fails, and how its text begins: with the path of the field that is wrong."""
+    with pytest.raises(grpc.RpcError) as caught:
+        getattr(server.client, rpc)(request, timeout=CALL)
+    return code(caught.value), text(caught.value)[: len("config.")]
+
+
 ENDLESS = {"GetContainerEvents"}
 """Those that end with their caller only."""
 LISTENED = 1.0
@@ -159,7 +166,7 @@ BAD_PODS: dict[str, dict[str, Any]] = {
         "linux": pod_linux(namespace_options=pb.NamespaceOption(userns_options=pb.UserNamespace(mode=pb.TARGET)))
     },
     "group without user": {"linux": pod_linux(run_as_group=pb.Int64Value(value=1))},
-    "user id too high": {"linux": pod_linux(run_as_user=pb.Int64Value(value=1 << 32))},
+    "user id too high": {"linux": pod_linux(run_as_user=pb.Int64Value(value=1 << 31))},
     "negative user id": {"linux": pod_linux(run_as_user=pb.Int64Value(value=-1))},
     "parent cgroup that leaves": {"linux": pod_linux(cgroup_parent="/a/../..")},
 }
@@ -167,10 +174,10 @@ BAD_PODS: dict[str, dict[str, Any]] = {
 
 def test_bad_pods(server: CrishimServer) -> None:
     found = {
-        name: call(server, "RunPodSandbox", pb.RunPodSandboxRequest(config=make_pod(server, **changes)))
+        name: refusal(server, "RunPodSandbox", pb.RunPodSandboxRequest(config=make_pod(server, **changes)))
         for name, changes in BAD_PODS.items()
     }
-    assert found == dict.fromkeys(BAD_PODS, INVALID)
+    assert found == dict.fromkeys(BAD_PODS, (INVALID, "config."))
     assert listed_states(server) == {}
 
 
@@ -232,7 +239,9 @@ BAD_CONTAINERS: dict[str, dict[str, Any]] = {
     "target without mode": _namespaces(pid=pb.POD, target_id=UNKNOWN_ID),
     "user and name": _context(run_as_user=pb.Int64Value(value=1), run_as_username="root"),
     "group alone": _context(run_as_group=pb.Int64Value(value=1)),
-    "group id too high": _context(supplemental_groups=[1 << 32]),
+    "group id too high": _context(supplemental_groups=[1 << 31]),
+    "user id too high": _context(run_as_user=pb.Int64Value(value=1 << 31)),
+    "user's group id too high": _context(run_as_user=pb.Int64Value(value=1), run_as_group=pb.Int64Value(value=1 << 31)),
     "capability that is none": _context(capabilities=pb.Capability(add_capabilities=["a b"])),
     "seccomp profile missing": _profile(localhost_ref="/no/such/profile"),
     "seccomp profile relative": _profile(localhost_ref="profile.json"),
@@ -251,8 +260,9 @@ def test_bad_containers(server: CrishimServer) -> None:
     for name, changes in BAD_CONTAINERS.items():
         config = make_container(**changes)
         request = pb.CreateContainerRequest(pod_sandbox_id=pod.id, config=config, sandbox_config=pod.config)
-        found[name] = call(server, "CreateContainer", request)
-    assert found == dict.fromkeys(BAD_CONTAINERS, INVALID) | {"unknown image": NOT_FOUND}
+        found[name] = refusal(server, "CreateContainer", request)
+    expected = dict.fromkeys(BAD_CONTAINERS, (INVALID, "config."))
+    assert found == expected | {"unknown image": (NOT_FOUND, "image '")}
     assert list(listed_states(server)) == [pod.id]
     assert not Path("/no/such/path").exists()
     assert Path("/etc/passwd").is_file()

@@ -52,10 +52,10 @@ def hostile(new_engine: Callable[..., TestEngine], tmp_path: Path) -> TestEngine
 
 
 def test_nothing_leaks_in(new_server: Callable[..., CrishimServer], hostile: TestEngine, tmp_path: Path) -> None:
-    server = new_server(hostile.url, flags=["--pids-limit=4321"])
+    server = new_server(hostile.url, flags=["--pids-limit=4321", "--shm-size=32MiB"])
     server.start()
     pod = Pod(server)
-    check_plain(pod, hostile.api, processes="4321")
+    check_plain(pod, hostile.api, processes="4321", shm_size=32 << 20)
     check_told(pod, *check_fullest(pod, hostile.api, tmp_path / "asked"))
     container_id = pod.start(make_container(labels={"app": "web"}))
     for key in (pod.id, container_id):
@@ -77,7 +77,7 @@ def test_nothing_leaks_in(new_server: Callable[..., CrishimServer], hostile: Tes
     pod.say("echo shared >/dev/shm/note")
     assert pod.say("cat /dev/shm/note; df -k /dev/shm | tail -1 | awk '{print $2}'").split() == [
         "shared",
-        str(64 << 10),
+        str(32 << 10),
     ]
     unconfined = linux(seccomp=pb.SecurityProfile(profile_type=pb.SecurityProfile.Unconfined))
     assert pod.say("grep Seccomp: /proc/self/status; mkdir /tmp/a && echo made", linux=unconfined).split() == [

@@ -75,8 +75,9 @@ def test_the_fullest_pod(server: CrishimServer, engine: TestEngine, tmp_path: Pa
     assert set(status["Groups"].split()) - {"0"} == {"79"}
     assert "ro" in mounts_of(pid_of(engine.api, pod.id))["/"].options
     assert status_of(engine.api, pod.start())["Seccomp"] == "0", "only the sandbox's own process"
-    strict = Pod(server, make_pod(server, linux=pod_linux(supplemental_groups_policy=pb.Strict)))
-    assert status_of(engine.api, strict.id)["Uid"].split()[0] == "65535", "the sandbox image's user"
+    deprecated = pod_linux(supplemental_groups_policy=pb.Strict, seccomp_profile_path=f"localhost/{profile}")
+    strict = status_of(engine.api, Pod(server, make_pod(server, linux=deprecated)).id)
+    assert (strict["Uid"].split()[0], strict["Seccomp"]) == ("65535", "2"), "the sandbox image's user, and the profile"
     plain = Pod(server)
     plain_status = status_of(engine.api, plain.id)
     assert (plain_status["Uid"].split()[0], plain_status["Seccomp"]) == ("65535", "0")

@@ -221,9 +221,11 @@ def test_devices(server: CrishimServer, tmp_path: Path) -> None:
     folder.mkdir()
     for name, major, minor in (("null", 1, 3), ("zero", 1, 5), ("loop", 10, 237)):
         os.mknod(folder / name, stat.S_IFCHR | 0o666, os.makedev(major, minor))
+    os.mknod(tmp_path / "hpet", stat.S_IFCHR | 0o666, os.makedev(10, 228))
     devices = [
         pb.Device(host_path="/dev/full", container_path="/dev/renamed", permissions="rw"),
         pb.Device(host_path=str(folder / "loop"), container_path="/dev/readable", permissions="r"),
+        pb.Device(host_path=str(tmp_path / "hpet"), container_path="/dev/all"),
         pb.Device(host_path=str(folder), container_path="/dev/folder", permissions="r"),
     ]
     pod = Pod(server)
@@ -231,10 +233,11 @@ def test_devices(server: CrishimServer, tmp_path: Path) -> None:
         "(echo x >/dev/renamed) 2>&1 | grep -o 'No space'; head -c2 /dev/folder/zero | wc -c; ls /dev/folder;"
         # Whether the node has a driver for it or not: only the cgroup says that it is not permitted.
         " for d in readable folder/loop; do (: >/dev/$d) 2>&1 | grep -o 'not permitted'; done;"
-        " (: </dev/readable) 2>&1 | grep -o 'not permitted' || echo permitted",
+        " (: </dev/readable) 2>&1 | grep -o 'not permitted' || echo permitted;"
+        " (: <>/dev/all) 2>&1 | grep -o 'not permitted' || echo all permitted",
         devices=devices,
     )
-    words = ["No space", "2", "loop", "null", "zero", "not permitted", "not permitted", "permitted"]
+    words = ["No space", "2", "loop", "null", "zero", "not permitted", "not permitted", "permitted", "all permitted"]
     assert said.split("\n")[:-1] == words
 
 
@@ -348,6 +351,7 @@ def test_the_sandbox_itself(server: CrishimServer, engine: TestEngine) -> None:
         run_as_group=pb.Int64Value(value=78),
         supplemental_groups=[79],
         readonly_rootfs=True,
+        seccomp=pb.SecurityProfile(profile_type=pb.SecurityProfile.RuntimeDefault),
     )
     pod = Pod(server, make_pod(server, linux=context))
     pid = pid_of(engine.api, pod.id)
@@ -356,6 +360,7 @@ def test_the_sandbox_itself(server: CrishimServer, engine: TestEngine) -> None:
     )
     assert (fields["Uid"].split()[0], fields["Gid"].split()[0]) == ("77", "78")
     assert "79" in fields["Groups"].split()
+    assert (fields["Seccomp"], fields["NoNewPrivs"]) == ("2", "0")
     floor = (
         -998 if kernel.has_capability(kernel.CAP_SYS_RESOURCE) else int(Path("/proc/self/oom_score_adj").read_text())
     )

@@ -78,13 +78,23 @@ def test_image_by_id(server: CrishimServer, engine: TestEngine, busybox_image: s
 
 def test_identity_is_given_back(server: CrishimServer, engine: TestEngine) -> None:
     """Labels and annotations exactly as they were, whatever they look like; the conventions' own beside them."""
-    labels = {"app": "web", "io.kubernetes.docker.type": "mine", "io.kubernetes.sandbox.id": "mine", "": "empty"}
+    labels = {
+        "app": "web",
+        "annotation.x": "a label",
+        "io.kubernetes.docker.type": "mine",
+        "io.kubernetes.sandbox.id": "mine",
+        "": "empty",
+    }
     annotations = {"note": "Ä", "annotation.note": "odd", "long": "x" * 100_000}
     pod = Pod(server, make_pod(server, labels=labels, annotations=annotations))
     container_id = pod.create(make_container(labels=labels, annotations=annotations, attempt=7))
     for told in (pod.status(), container_status(server, container_id)):
         assert dict(told.labels) == labels
         assert dict(told.annotations) == annotations
+    (item,) = server.client.ListContainers(pb.ListContainersRequest(), timeout=CALL).containers
+    (sandbox,) = server.client.ListPodSandbox(pb.ListPodSandboxRequest(), timeout=CALL).items
+    for listed in (item, sandbox):
+        assert (dict(listed.labels), dict(listed.annotations)) == (labels, annotations)
     shown = inspect(engine.api, container_id)
     uid = pod.config.metadata.uid
     assert shown["Name"] == f"/k8s_main_{pod.config.metadata.name}_default_{uid}_7"

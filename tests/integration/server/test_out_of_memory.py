@@ -7,18 +7,34 @@ from pathlib import Path
 import pytest
 
 from crishim.cri.v1 import runtime_pb2 as pb
-from tests.integration.server.pods import Pod, linux, make_container
+from tests.integration.server.pods import (
+    EXITED,
+    READY,
+    RUNNING,
+    Pod,
+    linux,
+    make_container,
+    streamed_states,
+)
 from tests.integration.server.serving import CrishimServer
+from tests.integration.server.waiting import until
 
 pytestmark = pytest.mark.engine
 
 
 def test_out_of_memory(server: CrishimServer) -> None:
+    """While lists are streamed all the time, which tell each object once, and none fails."""
     limit = pb.LinuxContainerResources(memory_limit_in_bytes=16 << 20, memory_swap_limit_in_bytes=16 << 20)
     pod = Pod(server)
     # The first process outlives the one that is killed: when both end at once, a busy engine can miss the reason.
     command = ["sh", "-c", "tail /dev/zero; sleep 1; exit 137"]
     container_id = pod.start(make_container(command=command, linux=linux(resources=limit)))
+    stays = pod.start(make_container("stays"))
+    lasting = {pod.id: READY, f"stats {pod.id}": READY, stays: RUNNING, f"stats {stays}": RUNNING}
+    until(lambda: lasting.items() <= streamed_states(server).items(), "their first figures")
+    while (told := streamed_states(server))[container_id] == RUNNING:
+        assert lasting.items() <= told.items()
+    assert told.items() >= (lasting | {container_id: EXITED}).items()
     assert (pod.ended(container_id).reason, pod.ended(container_id).exit_code) == ("OOMKilled", 137)
 
 

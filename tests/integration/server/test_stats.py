@@ -171,8 +171,12 @@ def _shell(command: str) -> str:
 
 @only_v1
 def test_a_pod_without_a_cgroup_is_the_sum_of_what_is_in_it(world: CrishimServer, engine: TestEngine) -> None:
-    pod = Pod(world)
-    containers = [pod.start(make_container(name, command=["sleep", "100000"])) for name in ("one", "two")]
+    node = linux(namespace_options=pb.NamespaceOption(pid=pb.NODE))  # all of the node's processes are seen, not counted
+    pod = Pod(world, make_pod(world, linux=pod_linux(namespace_options=pb.NamespaceOption(pid=pb.NODE))))
+    containers = [
+        pod.start(make_container(name, command=["sleep", "100000"], linux=asked))
+        for name, asked in (("one", node), ("two", linux()))
+    ]
     members = [folder(pid_of(engine.api, i), "memory") for i in (pod.id, *containers)]
 
     def agrees() -> pb.LinuxPodSandboxStats:

@@ -91,6 +91,34 @@ def test_the_defaults_are_those_of_the_rooms_that_use_them(part: Any) -> None:
         assert getattr(settings, name) == getattr(part, name), name
 
 
+def test_what_operators_and_units_write_keeps_its_name_and_default() -> None:
+    """These are in unit files and scripts of others: to rename one, or to change its default, breaks them."""
+    expected = {
+        "listen": "unix:///run/crishim/crishim.sock",
+        "engine": "unix:///var/run/docker.sock",
+        "state_dir": Path("/var/lib/crishim"),
+        "run_dir": Path("/run/crishim"),
+        "netns_dir": Path("/run/netns"),
+        "checkpoint": "sqlite",
+        "network": "auto",
+        "streaming_address": "127.0.0.1:0",
+        "log_format": "text",
+    }
+    settings = Settings()
+    assert {name: getattr(settings, name) for name in expected} == expected
+    assert {
+        "cni_conf_dir",
+        "cni_bin_dir",
+        "sandbox_image",
+        "log_level",
+        "metrics_address",
+    } <= Settings.model_fields.keys()
+    for key, values in (("checkpoint", ("file", "memory")), ("network", ("embedded", "cni", "none"))):
+        for value in values:
+            assert getattr(Settings.model_validate({key: value}), key) == value
+    assert Settings(log_format="json").log_format == "json"
+
+
 def test_every_setting_is_explained() -> None:
     for key, field in Settings.model_fields.items():
         assert field.description, key

@@ -113,6 +113,15 @@ def test_a_hierarchy_of_which_a_part_is_mounted(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_scopes_of_systemd_on_version_1(tmp_path: Path) -> None:
+    mounts(tmp_path, "1 2 0:3 / /c rw - cgroup cgroup rw,cpuacct,cpu", "1 2 0:4 / /m rw - cgroup x rw,memory")
+    scope = f"/kubepods.slice/kubepods-pod7.slice/docker-{ID}.scope"
+    process(tmp_path, 7, f"3:cpu,cpuacct:{scope}\n2:memory:{scope}\n1:name=systemd:{scope}\n")
+    place = Places(str(tmp_path)).of(ID, 7)
+    assert (place.path, place.folders["memory"], place.folders["cpu"]) == (scope, f"/m{scope}", f"/c{scope}")
+    assert place.above.path == "/kubepods.slice/kubepods-pod7.slice"
+
+
 def test_what_is_remembered_and_forgotten(tmp_path: Path) -> None:
     mounts(tmp_path, "1 2 0:3 / /cg rw - cgroup2 cgroup2 rw")
     process(tmp_path, 7, f"0::/a/{ID}\n")

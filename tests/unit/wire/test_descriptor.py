@@ -7,6 +7,7 @@ an extra one and a changed one all show by name.
 from __future__ import annotations
 
 import csv
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from crishim.cri.v1 import runtime_pb2
 Row = tuple[str, str, str, str, str, str]
 
 TABLE = Path(__file__).parents[2] / "wire" / "cri-v1-wire.tsv"
+CONTRACT = Path(__file__).parents[3] / "api" / "crishim" / "cri" / "v1" / "runtime.proto"
 FILE = runtime_pb2.DESCRIPTOR
 PACKAGE = "runtime.v1"
 SCALARS = {
@@ -103,6 +105,13 @@ def test_contract_has_nothing_else(facts: list[Row]) -> None:
     compiled = list(compiled_rows())
     assert sorted(set(compiled) - set(facts)) == []
     assert len(compiled) == len(facts)
+
+
+def test_the_contract_says_what_each_thing_means() -> None:
+    lines = [line.strip() for line in CONTRACT.read_text(encoding="utf-8").splitlines()]
+    things = {number: line for number, line in enumerate(lines) if re.match(r"(message|enum|service|rpc) \w", line)}
+    assert len(things) > 200
+    assert [line for number, line in things.items() if not lines[number - 1].startswith("//")] == []
 
 
 def test_contract_is_proto3_without_explicit_presence_or_oneofs() -> None:

@@ -23,6 +23,7 @@ def ask(**values: Any) -> LinuxContainerResources:
     [
         ask(),
         ask(cpu_quota=-1, cpu_period=100_000, cpu_shares=2),
+        ask(cpu_quota=1_000, cpu_period=1_000_000, cpu_shares=262_144),
         ask(memory_limit_in_bytes=MIB),
         ask(memory_limit_in_bytes=MIB, memory_swap_limit_in_bytes=MIB),
         ask(memory_limit_in_bytes=MIB, memory_swap_limit_in_bytes=-1),
@@ -43,6 +44,11 @@ def test_possible(asked: LinuxContainerResources) -> None:
         (ask(cpu_period=-1), InvalidArgument, "f.cpu_period"),
         (ask(cpu_quota=-2), InvalidArgument, "f.cpu_quota"),
         (ask(cpu_shares=-1), InvalidArgument, "f.cpu_shares"),
+        (ask(cpu_shares=1), InvalidArgument, "f.cpu_shares"),
+        (ask(cpu_shares=262_145), InvalidArgument, "f.cpu_shares"),
+        (ask(cpu_period=999), InvalidArgument, "f.cpu_period"),
+        (ask(cpu_period=1_000_001), InvalidArgument, "f.cpu_period"),
+        (ask(cpu_quota=999), InvalidArgument, "f.cpu_quota"),
         (ask(memory_limit_in_bytes=-1), InvalidArgument, "f.memory_limit_in_bytes"),
         (ask(memory_swap_limit_in_bytes=-2), InvalidArgument, "f.memory_swap_limit_in_bytes"),
         (ask(memory_swap_limit_in_bytes=MIB), InvalidArgument, "f.memory_swap_limit_in_bytes"),
@@ -67,6 +73,13 @@ def test_impossible(asked: LinuxContainerResources, error: type[InvalidArgument]
     with pytest.raises(InvalidArgument) as caught:
         check_resources(asked, "f")
     assert (type(caught.value), caught.value.field) == (error, field)
+
+
+def test_a_swap_limit_goes_with_the_memory_limit_in_force() -> None:
+    check_resources(ask(memory_swap_limit_in_bytes=2 * MIB), "f", memory_in_force=MIB)
+    with pytest.raises(InvalidArgument, match="includes") as caught:
+        check_resources(ask(memory_swap_limit_in_bytes=MIB), "f", memory_in_force=2 * MIB)
+    assert caught.value.field == "f.memory_swap_limit_in_bytes"
 
 
 NOTHING = {

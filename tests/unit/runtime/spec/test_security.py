@@ -15,7 +15,7 @@ from crishim.runtime.spec import security
 from crishim.runtime.spec.signals import make_stop_signal
 
 DEFAULT, UNCONFINED, LOCALHOST = ProfileType.RuntimeDefault, ProfileType.Unconfined, ProfileType.Localhost
-MOST = 2**32 - 2
+MOST = 2**31 - 1
 
 
 def refused(call: Any, *args: Any, **kwargs: Any) -> tuple[type[InvalidArgument], str]:
@@ -52,6 +52,7 @@ def test_user(uid: int | None, gid: int | None, name: str, user: str) -> None:
         (-1, None, "", "f.run_as_user"),
         (MOST + 1, None, "", "f.run_as_user"),
         (2**32, None, "", "f.run_as_user"),
+        (1, MOST + 1, "", "f.run_as_group"),
         (1, -1, "", "f.run_as_group"),
         (1, 2**63 - 1, "", "f.run_as_group"),
     ],
@@ -63,7 +64,8 @@ def test_user_refused(uid: int | None, gid: int | None, name: str, field: str) -
 
 def test_groups() -> None:
     assert security.make_groups((1, 2), "f") == (1, 2)
-    assert refused(security.make_groups, (1, -2), "f") == (InvalidArgument, "f.supplemental_groups[1]")
+    for bad in (-2, MOST + 1):
+        assert refused(security.make_groups, (1, bad), "f") == (InvalidArgument, "f.supplemental_groups[1]")
 
 
 # --- capabilities
@@ -91,7 +93,9 @@ def test_capabilities(
 def test_capabilities_refused() -> None:
     assert security.make_capabilities(None, "f") == ((), ())
     make = security.make_capabilities
-    assert refused(make, Capability(add_capabilities=("A", "B C")), "f") == (InvalidArgument, "f.add_capabilities[1]")
+    for bad in ("B C", "NO_SUCH", "CAP_", "CAP_ALL"):
+        asked = Capability(add_capabilities=("KILL", bad))
+        assert refused(make, asked, "f") == (InvalidArgument, "f.add_capabilities[1]"), bad
     assert refused(make, Capability(drop_capabilities=("",)), "f") == (InvalidArgument, "f.drop_capabilities[0]")
     ambient = Capability(add_ambient_capabilities=("CHOWN",))
     assert refused(make, ambient, "f") == (UnsupportedField, "f.add_ambient_capabilities")
@@ -147,6 +151,7 @@ def test_a_bad_seccomp_profile_is_never_replaced_by_another(tmp_path: Path) -> N
         "rule without action": rule | {"action": None},
         "rule without names": rule | {"names": []},
         "rule of numbers": rule | {"names": [1]},
+        "rule with two kinds of names": rule | {"name": "mkdirat"},
         "rule with an operator": rule | {"args": [{"index": 0, "op": "SCMP_CMP_SAME"}]},
         "rule with an argument": rule | {"args": [{"index": 6, "op": "SCMP_CMP_EQ"}]},
         "rule with a negative value": rule | {"args": [{"index": 0, "value": -1, "op": "SCMP_CMP_EQ"}]},
