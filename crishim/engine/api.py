@@ -25,6 +25,7 @@ from crishim.engine.values import (
     EngineFacts,
     EngineImage,
     EngineResources,
+    ListedContainer,
     LogEntry,
     PullProgress,
     RegistryAuth,
@@ -111,6 +112,10 @@ class Engine(ABC):
     async def list_containers(self, labels: Mapping[str, str] | None = None, *, image: str = "") -> Sequence[str]:
         """Ids of all containers, running or not, that carry these labels (an empty value: the key alone counts) and
         were made from this image (id, or empty for any)."""
+
+    @abstractmethod
+    async def survey(self, labels: Mapping[str, str]) -> Sequence[ListedContainer]:
+        """The same containers as by `list_containers`, each as the engine's list shows it."""
 
     @abstractmethod
     async def exec(self, container_id: str, command: Sequence[str], wanted: WantedStreams) -> EngineExec:

@@ -226,6 +226,18 @@ class EngineContainer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ListedContainer:
+    """A container as the engine's list shows it: all of them for little more than what one inspect costs."""
+
+    id: str
+    names: tuple[str, ...]
+    """All that it goes by, its own among them; empty for what is left of a removal that failed."""
+    phase: ContainerPhase | None
+    """None: the list says something that is not known; an inspect may tell."""
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineImage:
     """An image as inspect shows it."""
 

@@ -39,6 +39,7 @@ from crishim.runtime.logs import Logs
 from crishim.runtime.names import Names
 from crishim.runtime.reconcile import Reconciler
 from crishim.runtime.records import Records
+from crishim.runtime.unchanged import Lives, lives
 from crishim.runtime.watch import RETRY, Watch
 
 log = logging.getLogger(__name__)
@@ -67,13 +68,14 @@ class Node:
         image_settings: ImageSettings | None = None,
         compare_every: float = COMPARE_EVERY,
         look_again_after: float = RETRY,
+        lives: Lives = lives,
     ) -> None:
         """`log_folder`: where spools of logs lie that only the engine can read; None: such logs are not written.
         `views`: how images are shown where the engine cannot; None: in memory.
         `desk`: where fronts ask, which also tells this server's anchor from others'; None: nowhere, and then no runtime
         has a twin.
         `compare_every`: seconds between comparisons with the engine's list. `look_again_after`: seconds until an
-        object is asked for again that the engine could not tell of."""
+        object is asked for again that the engine could not tell of. `lives`: how a container's process is known."""
         self._engine = engine
         self._store = store
         self._desk = desk
@@ -97,7 +99,7 @@ class Node:
             engine,
             on_connect=self._on_connect,
             on_event=self._on_event,
-            on_compare=self.compare,
+            on_compare=lambda: self.compare(thorough=False),
             compare_every=compare_every,
         )
         self._reading = False
@@ -128,6 +130,7 @@ class Node:
             namespaces=namespaces,
             network=network,
             upkeep=self._upkeep,
+            lives=lives,
         )
         self._volumes = ImageVolumes(
             views or SimulatedViews(),
@@ -244,10 +247,11 @@ class Node:
         except CheckpointFailed as error:
             log.warning("what the engine is cannot be remembered for a start without it: %s", error)
 
-    async def compare(self) -> None:
-        """Read everything of the engine now; what happens at each connection and every `compare_every` seconds."""
+    async def compare(self, *, thorough: bool = True) -> None:
+        """Read everything of the engine now; what happens at each connection, and every `compare_every` seconds less
+        than `thorough`: then what is as the engine's list shows it need not be asked for."""
         # Pods first: the images' part is longer on a node with many of them, and changes less.
-        await self._reconciler.compare()
+        await self._reconciler.compare(thorough=thorough)
         try:
             await self._images.refresh()
         except EngineUnavailable:

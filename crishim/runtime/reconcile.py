@@ -1,20 +1,23 @@
 """Joins what the engine has with what the checkpoints say: at start, after each outage, and every half minute.
 
+The last of these asks only for what is not as the engine's list shows it (docs/decisions/comparison.md).
+
 One bad object never fails the rest: it is told in the log and left alone.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from crishim.aiokit.locks import KeyedLocks
 from crishim.checkpoint.api import CheckpointStore
 from crishim.checkpoint.record import ContainerRecord, SandboxRecord
 from crishim.engine.api import Engine
-from crishim.engine.values import EngineContainer
+from crishim.engine.values import EngineContainer, ListedContainer
 from crishim.errors import CRIError, EngineUnavailable
 from crishim.network.api import PodNetwork
 from crishim.network.namespaces import NetworkNamespaces
@@ -36,6 +39,7 @@ from crishim.runtime.objects import Container, Sandbox
 from crishim.runtime.read_all import inspect_all
 from crishim.runtime.records import Records, with_container
 from crishim.runtime.spec.container import make_log_path
+from crishim.runtime.unchanged import Lives, Turns, find_unchanged, last_told, lives
 from crishim.runtime.watch import Watch
 
 log = logging.getLogger(__name__)
@@ -67,6 +71,8 @@ class Reconciler:
     namespaces: NetworkNamespaces
     network: PodNetwork
     upkeep: Upkeep
+    lives: Lives = lives
+    turns: Turns = field(default_factory=Turns)
 
     async def load_records(self) -> None:
         """Put what the store holds into the index; the engine's part follows with `compare`."""
@@ -87,15 +93,21 @@ class Reconciler:
             log.warning("the namespaces of sandbox %s cannot be looked at: %s", record.id[:13], error)
             return False
 
-    async def compare(self) -> None:
-        """Read all of the engine's containers that belong to pods. Raises EngineUnavailable, EngineTimeout."""
+    async def compare(self, *, thorough: bool = True) -> None:
+        """Read all of the engine's containers that belong to pods. Raises EngineUnavailable, EngineTimeout.
+
+        Unless `thorough`, those that are as the list shows them are asked for only when it is their turn. That will do
+        as long as events come without a break.
+        """
         with self.watch.reading(), self._touched() as touched:
             objects = known_objects(self.index.sandboxes())
             known = {c.id for c in self.index.containers()} | objects.keys()
             pods = {s.id: s.record.object_id for s in self.upkeep.anchored() if s.ready}
             recorded = {i for s in self.index.sandboxes() for i in s.record.containers}
-            listed = set(await self.engine.list_containers({labels.TYPE: ""}))
-            read = await inspect_all(self.engine, self.watch, listed | known)
+            rows = await self.engine.survey({labels.TYPE: ""})
+            listed = {row.id for row in rows}
+            kept = set() if thorough else await self._unchanged(rows, objects)
+            read = await inspect_all(self.engine, self.watch, (listed | known) - kept)
             for live in read.found:
                 if _is(labels.SANDBOX, live, recorded) and not self._settled(live, touched):
                     await self._alone(live.id, self._adopt_sandbox(live))
@@ -106,12 +118,18 @@ class Reconciler:
                 await self.watch.vanished(container_id)
             self._take_unseen(listed & read.unanswered)
             await self._forget_lost_containers(recorded - listed)
-            having = await self.upkeep.note_objects(read.found)
+            having = await self.upkeep.note_objects(read.found) | {objects[i] for i in kept & objects.keys()}
         await self._pin_again()
         lacking = {i for i, object_id in pods.items() if i not in having and object_id not in read.unanswered}
         await self.upkeep.tend(lacking, self._alone)
         await self.logs.follow_all()
         await self.records.flush()
+
+    async def _unchanged(self, rows: Collection[ListedContainer], objects: Mapping[str, str]) -> set[str]:
+        anchored = {s.object_id for s in self.upkeep.anchored()} & objects.keys()
+        told = last_told(self.index)
+        unchanged = await asyncio.to_thread(find_unchanged, rows, told, anchored, self.lives)
+        return unchanged - self.turns.take(row.id for row in rows)
 
     @contextmanager
     def _touched(self) -> Iterator[Touched]:

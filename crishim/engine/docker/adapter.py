@@ -27,7 +27,7 @@ from crishim.engine.docker.handshake import facts_from, negotiate, refuse_unsuit
 from crishim.engine.docker.logs import LogStream
 from crishim.engine.docker.logs import query as log_query
 from crishim.engine.docker.ndjson import JsonLines
-from crishim.engine.docker.parse import container_from
+from crishim.engine.docker.parse import container_from, listed_from
 from crishim.engine.docker.pull import auth_header, pull_failure, pull_query, read_progress
 from crishim.engine.docker.references import names_container, names_image
 from crishim.engine.docker.terminal import detach_keys
@@ -39,6 +39,7 @@ from crishim.engine.values import (
     EngineFacts,
     EngineImage,
     EngineResources,
+    ListedContainer,
     LogEntry,
     PullProgress,
     RegistryAuth,
@@ -196,12 +197,18 @@ class DockerEngine(Engine):
         return found
 
     async def list_containers(self, labels: Mapping[str, str] | None = None, *, image: str = "") -> Sequence[str]:
-        wanted = [f"{key}={value}" if value else key for key, value in (labels or {}).items()]
-        docker = self._connection.docker
         async with guard("list of containers", self._limits.list):
-            rows = await docker.containers.list(all=True, filters=json.dumps({"label": wanted}))
+            rows = await self._rows(labels or {})
             # The engine's own filter by image counts images built upon it, too.
             return [row.id for row in rows if not image or row["ImageID"] == image]
+
+    async def survey(self, labels: Mapping[str, str]) -> Sequence[ListedContainer]:
+        async with guard("list of containers", self._limits.list):
+            return [listed_from(row) for row in await self._rows(labels)]
+
+    async def _rows(self, labels: Mapping[str, str]) -> Sequence[DockerContainer]:
+        wanted = [f"{key}={value}" if value else key for key, value in labels.items()]
+        return await self._connection.docker.containers.list(all=True, filters=json.dumps({"label": wanted}))
 
     def _container(self, id_or_name: str) -> DockerContainer:
         docker = self._connection.docker

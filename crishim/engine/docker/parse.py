@@ -11,8 +11,17 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from aiodocker.containers import DockerContainer
+
 from crishim.engine.docker.create import NO_MEMORY_LIMIT
-from crishim.engine.values import ContainerPhase, EngineContainer, EngineImage, EngineMount, EngineResources
+from crishim.engine.values import (
+    ContainerPhase,
+    EngineContainer,
+    EngineImage,
+    EngineMount,
+    EngineResources,
+    ListedContainer,
+)
 
 _PHASES: Mapping[str, ContainerPhase] = {
     "created": ContainerPhase.CREATED,
@@ -94,6 +103,16 @@ def container_from(data: Mapping[str, Any], data_root: str = "") -> EngineContai
         oom_score_adj=int(host.get("OomScoreAdj") or 0),
         image_layers=_image_layers(data.get("GraphDriver") or {}),
         merged_dir=((data.get("GraphDriver") or {}).get("Data") or {}).get("MergedDir") or "",
+    )
+
+
+def listed_from(row: DockerContainer) -> ListedContainer:
+    """A container from `GET /containers/json`."""
+    return ListedContainer(
+        id=row.id,
+        names=tuple(name.removeprefix("/") for name in row["Names"] or ()),
+        phase=_PHASES.get(row["State"]),
+        paused=row["State"] == "paused",
     )
 
 

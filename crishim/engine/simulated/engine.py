@@ -27,6 +27,7 @@ from crishim.engine.values import (
     EngineFacts,
     EngineImage,
     EngineResources,
+    ListedContainer,
     LogEntry,
     PullProgress,
     RegistryAuth,
@@ -184,6 +185,15 @@ class SimulatedEngine(Controls, Engine):
         return await self._gate.answer(
             "list_containers", lambda: self._machine.select(labels, image), labels, kwargs={"image": image}
         )
+
+    async def survey(self, labels: Mapping[str, str]) -> Sequence[ListedContainer]:
+        """The newest first."""
+
+        def look() -> list[ListedContainer]:
+            shown = [self._machine.containers[i].view() for i in self._machine.select(labels, "")]
+            return [ListedContainer(id=c.id, names=(c.name,), phase=c.phase, paused=c.paused) for c in shown]
+
+        return await self._gate.answer("survey", look, labels)
 
     async def exec(self, container_id: str, command: Sequence[str], wanted: WantedStreams) -> SimulatedExec:
         """Prepare a process; see `crishim.engine.simulated.exec` for what it will do."""

@@ -24,6 +24,28 @@ async def check_started_container_runs(engine: Engine, world: World) -> None:
         assert await engine.inspect(container_id) == shown
 
 
+async def check_survey(engine: Engine, world: World) -> None:
+    """It shows what an inspect does: names, phase and pause."""
+
+    async def look(expected: ContainerPhase) -> None:
+        shown = await engine.inspect(container_id)
+        (row,) = await engine.survey(world.labels)
+        assert (row.id, row.phase, row.paused) == (shown.id, shown.phase, shown.paused) == (shown.id, expected, False)
+        assert shown.name in row.names
+
+    assert not await engine.survey(world.labels)
+    container_id = await engine.create(world.name("listed"), world.spec(labels={"color": "red"}))
+    await look(ContainerPhase.CREATED)
+    await engine.start(container_id)
+    await look(ContainerPhase.RUNNING)
+    await engine.kill(container_id, "SIGKILL")
+    await soon(engine.wait(container_id), "end by SIGKILL")
+    await look(ContainerPhase.EXITED)
+    assert not await engine.survey(world.labels | {"color": "blue"})
+    assert [row.id for row in await engine.survey(world.labels | {"color": ""})] == [container_id]
+    await engine.remove(container_id)
+
+
 async def check_exit_code(engine: Engine, world: World) -> None:
     """The code of a process that ends by itself, whatever it is; inspect shows the end once wait has returned."""
     for code in (0, 7, 255):

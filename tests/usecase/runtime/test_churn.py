@@ -14,7 +14,7 @@ from crishim.engine.simulated import Drop, Fail, Slow
 from crishim.errors import CRIError, EngineError, EngineTimeout, NetworkFailed
 from tests.usecase.runtime.world import Killed, World
 
-CALLS = ("create", "start", "kill", "remove", "inspect", "update", "list_containers")
+CALLS = ("create", "start", "kill", "remove", "inspect", "update", "list_containers", "survey")
 
 
 class Churn:

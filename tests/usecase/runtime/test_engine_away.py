@@ -132,7 +132,7 @@ async def test_a_ready_pod_survives_the_engines_restart(world: World) -> None:
     assert world.engine.listening == 1
 
 
-@pytest.mark.parametrize("call", ["connect", "events", "list_containers", "inspect", "list_images"])
+@pytest.mark.parametrize("call", ["connect", "events", "survey", "inspect", "list_images"])
 @pytest.mark.parametrize("fault", [Fail, Drop])
 @pytest.mark.parametrize("error", [EngineUnavailable, EngineTimeout, EngineError])
 async def test_what_fails_at_a_connection_is_tried_again(
@@ -272,7 +272,7 @@ async def test_whatever_keeps_the_engine_from_being_read_it_is_away(world: World
     sandbox = await world.run()
     container = await world.run_container(sandbox)
     created = await world.create(sandbox, name="created")
-    line = world.engine.script("list_containers", Fail(error), times=None)
+    line = world.engine.script("survey", Fail(error), times=None)
     world.engine.go_down()
     world.engine.come_back()
     await world.until(lambda: line.hits > 1, 30)

@@ -118,6 +118,7 @@ class Server:
             "log_folder": world.folder / "spools",
             "views": _Line(wrap("views", world.views)),
             "desk": world.folder / "front.sock",
+            "lives": world.lives,
         }
         self.node = Node(**cast(Any, self.lines | given | settings))
         self._before = asyncio.all_tasks()
@@ -166,6 +167,10 @@ class World:
     def _has_path(self, image_id: str, path: str) -> bool:
         files = self.engine.image_files.get(image_id, {})
         return any(f"{file}/".startswith(f"/{path}/") for file in files)
+
+    def lives(self, container_id: str, pid: int) -> bool:
+        """Whether a process is one of a container."""
+        return any((c.id, c.pid) == (container_id, pid) for c in self.engine.containers)
 
     @property
     def node(self) -> Node:

@@ -117,6 +117,7 @@ async def test_every_method_is_refused_while_down_and_counted(engine: SimulatedE
         "attach": lambda: engine.attach("x", OUTPUT, ends_stdin=False),
         "read_log": enter_log,
         "list_containers": engine.list_containers,
+        "survey": lambda: engine.survey({}),
         "list_images": engine.list_images,
         "inspect_image": lambda: engine.inspect_image("x"),
         "pull": enter_pull,
