@@ -7,9 +7,8 @@ steps that waited for the engine are marked, so that our own share of a call is 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
+from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 
 
@@ -53,29 +52,54 @@ _current: ContextVar[Call | None] = ContextVar("crishim_call", default=None)
 Sink = Callable[[Call], None]
 
 
-@contextmanager
-def call(verb: str, sink: Sink) -> Iterator[Call]:
+class Recording:
+    """The block of one verb: its `Call` while it lasts. A class and no generator, as each read passes through it."""
+
+    __slots__ = ("_record", "_sink", "_token")
+    _token: Token[Call | None]
+
+    def __init__(self, verb: str, sink: Sink) -> None:
+        self._record = Call(verb, time.monotonic_ns())
+        self._sink = sink
+
+    def __enter__(self) -> Call:
+        self._token = _current.set(self._record)
+        return self._record
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        _current.reset(self._token)
+        self._record.end = time.monotonic_ns()
+        self._sink(self._record)
+
+
+class Timing:
+    """The block of one step; see `step`."""
+
+    __slots__ = ("_engine", "_entry", "_name")
+    _entry: Step | None
+
+    def __init__(self, name: str, engine: bool) -> None:
+        self._name = name
+        self._engine = engine
+
+    def __enter__(self) -> None:
+        record = _current.get()
+        if record is None:
+            self._entry = None
+        else:
+            self._entry = Step(self._name, time.monotonic_ns(), engine=self._engine)
+            record.steps.append(self._entry)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if self._entry is not None:
+            self._entry.end = time.monotonic_ns()
+
+
+def call(verb: str, sink: Sink) -> Recording:
     """Record the steps of one verb and hand them to `sink` at its end, whatever the outcome."""
-    record = Call(verb, time.monotonic_ns())
-    token = _current.set(record)
-    try:
-        yield record
-    finally:
-        _current.reset(token)
-        record.end = time.monotonic_ns()
-        sink(record)
+    return Recording(verb, sink)
 
 
-@contextmanager
-def step(name: str, *, engine: bool = False) -> Iterator[None]:
+def step(name: str, *, engine: bool = False) -> Timing:
     """Record one step of the current call; outside any call it costs next to nothing."""
-    record = _current.get()
-    if record is None:
-        yield
-        return
-    entry = Step(name, time.monotonic_ns(), engine=engine)
-    record.steps.append(entry)
-    try:
-        yield
-    finally:
-        entry.end = time.monotonic_ns()
+    return Timing(name, engine)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from crishim.errors import InvalidArgument
 
@@ -20,6 +21,8 @@ PATH_LIMIT = 255
 """Characters of a repository's path. Engines before 25 count the registry, too, and refuse what is longer."""
 TEXT_LIMIT = 4096
 """Characters of a whole reference: no legal one is longer, and none longer is worth matching."""
+_REMEMBERED = 512
+"""Texts whose meaning is kept in memory.  The longest legal one has some 500 characters."""
 
 _REGISTRY_ALIASES = frozenset({"docker.io", "index.docker.io"})
 _HOST = r"(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])"
@@ -87,11 +90,13 @@ def parse_reference(text: str, *, field: str = "image.image") -> Reference:
     return Reference(registry=match["registry"], path=match["path"], tag=tag, digest=digest, names_registry=named)
 
 
+@lru_cache(_REMEMBERED)
 def parse_query(text: str, *, field: str = "image.image") -> ImageQuery:
     """Read a name, an id or an id's beginning. Raises InvalidArgument for what can be none of them.
 
     A text with a tag, a digest or a path is a name and never an id; `sha256:` and hex digits are an id and never a
     name, and so are 64 hex digits (as Docker has it). Fewer hex digits may be both, and the name is tried first.
+    What was read is remembered: a kubelet asks for the same few images again and again.
     """
     if is_id(text):
         return ImageQuery(text, None, text)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import grpc
@@ -53,7 +53,8 @@ class Outcome:
         self.under_way: dict[str, int] = {}
         """Method to its calls that have begun and not ended."""
 
-    def _sink(self, call: steps.Call) -> None:
+    def sink(self, call: steps.Call) -> None:
+        """Hand a call that has ended to all that want its steps."""
         for sink in self._sinks:
             try:
                 sink(call)
@@ -68,7 +69,7 @@ class Outcome:
 
         async def method(wire: bytes, context: Context) -> bytes:
             try:
-                with self._watch(name) as seen:
+                with _Watch(self, name) as seen:
                     seen.append(request := _parse(request_class, wire))
                     answer = await handler(request)
                     return answer if isinstance(answer, bytes) else answer.SerializeToString()
@@ -89,7 +90,7 @@ class Outcome:
 
         async def method(wire: bytes, context: Context) -> None:
             try:
-                with self._watch(name) as seen:
+                with _Watch(self, name) as seen:
                     seen.append(request := _parse(request_class, wire))
                     async with aclosing(await handler(request)) as messages:
                         await _begin(context)
@@ -102,30 +103,53 @@ class Outcome:
 
         return method
 
-    @contextmanager
-    def _watch(self, name: str) -> Iterator[list[Message]]:
-        """Time the block and turn what it raises into a `Failure`. It puts its request into the list, for the log."""
-        seen: list[Message] = []
-        self.under_way[name] = self.under_way.get(name, 0) + 1
-        with steps.call(name, self._sink) as call:
-            try:
-                yield seen
-            except (asyncio.CancelledError, _CallerLeft):
-                call.outcome = Kind.CANCELLED.value
-                raise
-            except CRIError as error:
-                call.outcome = error.kind.value
-                level = logging.INFO if error.kind in _EXPECTED else logging.WARNING
-                ids = ids_of(*seen) | {k: v for k, v in error.ids.items() if v}
-                log.log(level, "%s: %s: %s", name, error.kind.value, error, extra={"ids": ids})
-                raise Failure(CODES[error.kind], str(error)) from error
-            except Exception as error:
-                call.outcome = Kind.INTERNAL.value
-                log.exception("%s failed unexpectedly", name, extra={"ids": ids_of(*seen)})
-                text = f"internal error in {name}: {type(error).__name__}; the log has the details"
-                raise Failure(grpc.StatusCode.INTERNAL, text) from error
-            finally:
-                self.under_way[name] -= 1
+    def failed(self, call: steps.Call, error: BaseException, requests: Sequence[Message]) -> Failure | None:
+        """Note and log how a call failed; what its caller is told, None where the error itself goes on."""
+        name = call.verb
+        if isinstance(error, (asyncio.CancelledError, _CallerLeft)):
+            call.outcome = Kind.CANCELLED.value
+            return None
+        if isinstance(error, CRIError):
+            call.outcome = error.kind.value
+            level = logging.INFO if error.kind in _EXPECTED else logging.WARNING
+            ids = ids_of(*requests) | {k: v for k, v in error.ids.items() if v}
+            log.log(level, "%s: %s: %s", name, error.kind.value, error, extra={"ids": ids})
+            return Failure(CODES[error.kind], str(error))
+        if isinstance(error, Exception):
+            call.outcome = Kind.INTERNAL.value
+            log.error("%s failed unexpectedly", name, exc_info=error, extra={"ids": ids_of(*requests)})
+            text = f"internal error in {name}: {type(error).__name__}; the log has the details"
+            return Failure(grpc.StatusCode.INTERNAL, text)
+        return None
+
+
+class _Watch:
+    """The block of one call: times it, counts it as under way, and turns what it raises into a `Failure`. It gives a
+    list for the request, for the log. A class and no generator, as each read passes through it."""
+
+    __slots__ = ("_call", "_name", "_outcome", "_recording", "_seen")
+    _call: steps.Call
+
+    def __init__(self, outcome: Outcome, name: str) -> None:
+        self._outcome = outcome
+        self._name = name
+        self._seen: list[Message] = []
+
+    def __enter__(self) -> list[Message]:
+        under_way = self._outcome.under_way
+        under_way[self._name] = under_way.get(self._name, 0) + 1
+        self._recording = steps.call(self._name, self._outcome.sink)
+        self._call = self._recording.__enter__()
+        return self._seen
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        try:
+            failure = None if error is None else self._outcome.failed(self._call, error, self._seen)
+        finally:
+            self._outcome.under_way[self._name] -= 1
+            self._recording.__exit__(kind, error, trace)
+        if failure is not None:
+            raise failure from error
 
 
 async def _begin(context: Context) -> None:

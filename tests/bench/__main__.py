@@ -121,10 +121,11 @@ def measure(results: Results, engine: TestEngine, folder: Path, rounds: int, pod
             results.add(MEMORY, [memory.idle(served), memory.with_a_log(served, ref, folder / "log")])
             results.add(MEMORY, [figures.summarize("start to ready", [served.startup * 1000], must=1000)])
             results.add(OWN, verbs.measure(served, str(engine.socket), ref, rounds))
-            results.add(CREATES, creates.measure(served, engine.api, ref, folder / "mounts", max(5, rounds // 3)))
-            results.add(READS, reads.measure_status(served, ref, folder / "bare"))
             results.add(CPU, cpu.measure(served, engine, ref, max(1, rounds // 3)))
             results.add(LOGS, [logs.measure_latency(served, ref, folder / "words")])
+    with results.part("what clients see"), serve(folder / "j", engine.url, *none, timed=False) as served:
+        results.add(CREATES, creates.measure(served, engine.socket, ref, folder / "mounts", few))
+        results.add(READS, reads.measure_status(served, ref, folder / "bare"))
     with results.part("memory, statistics and events"), serve(folder / "b", engine.url, *none) as served:
         results.add(MEMORY, [memory.growth(served, ref, pods)])
         results.add(STATS, stats.measure(served, ref, engine.pid))

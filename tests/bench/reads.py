@@ -16,10 +16,14 @@ from tests.bench.figures import Figure, summarize
 from tests.bench.lean import LeanClient
 from tests.bench.serve import Served
 from tests.bench.verbs import container, pod
+from tests.conformance.cri_client import GoClient
 
-Timed = tuple[str, Callable[[], object], float]
-"""A call's name, the call, and the milliseconds that it may take; 0: nothing is demanded."""
-_LEAN = "by a client that costs nothing"
+Row = Callable[[int], list[float]]
+"""Makes so many calls, one after the other, and returns the milliseconds of each."""
+Timed = tuple[str, Row, float]
+"""A call's name, rows of it, and the milliseconds that it may take; 0: nothing is demanded."""
+_GO, _PYTHON, _LEAN = "by grpc-go", "by Python's client", "by a client that costs nothing"
+_NOTHING = "a call that does nothing, bare grpc.aio"
 _ROUNDS = 300
 _IN_A_ROW = 20
 """Calls of one kind after the other: a client that asks again.  The first of each row is that of one who comes back,
@@ -28,8 +32,11 @@ and is not counted."""
 
 def measure_status(served: Served, image: str, folder: Path) -> list[Figure]:
     """Status calls and ListImages with one pod on a real engine, in rows, in turns with calls to a server that does
-    nothing: what any unary call costs on this machine in this run.  By Python's gRPC client, then by one that costs
-    next to nothing itself (`lean`)."""
+    nothing: what any unary call costs on this machine in this run.
+
+    By the client that kubelets and crictl are made with (what is demanded is demanded of it), by Python's, and by one
+    that costs next to nothing itself (`lean`).  Raises ToolsMissingError when the first has not been built.
+    """
     client = served.client
     config = pod(900_000)
     sandbox = client.RunPodSandbox(cri.RunPodSandboxRequest(config=config)).pod_sandbox_id
@@ -46,16 +53,24 @@ def measure_status(served: Served, image: str, folder: Path) -> list[Figure]:
     ]
     with (
         bare.serving(folder) as socket,
+        GoClient(socket) as bare_go,
+        GoClient(served.socket) as go,
         bare.calling(socket) as bare_call,
         LeanClient(socket) as bare_lean,
         LeanClient(served.socket) as lean,
     ):
-        calls: list[Timed] = [("a call that does nothing, bare grpc.aio", bare_call, 0.0)]
-        calls += [(name, functools.partial(getattr(client, name), wanted), must) for name, wanted, must in asked]
-        calls.append((f"a call that does nothing, {_LEAN}", functools.partial(bare_lean.call, bare.PATH, b""), 0.0))
+        calls: list[Timed] = [(f"{_NOTHING}, {_GO}", _go_row(bare_go, bare.PATH, b""), 0.0)]
+        calls += [
+            (f"{name}, {_GO}", _go_row(go, RPCS[name][0], wanted.SerializeToString()), must)
+            for name, wanted, must in asked
+        ]
+        calls.append((f"{_NOTHING}, {_PYTHON}", _row(bare_call), 0.0))
+        for name, wanted, _ in asked:
+            calls.append((f"{name}, {_PYTHON}", _row(functools.partial(getattr(client, name), wanted)), 0.0))
+        calls.append((f"{_NOTHING}, {_LEAN}", _row(functools.partial(bare_lean.call, bare.PATH, b"")), 0.0))
         for name, wanted, _ in asked:
             ask = functools.partial(lean.call, RPCS[name][0], wanted.SerializeToString())
-            calls.append((f"{name}, {_LEAN}", ask, 0.0))
+            calls.append((f"{name}, {_LEAN}", _row(ask), 0.0))
         figures = _in_turns(*calls)
     client.RemovePodSandbox(cri.RemovePodSandboxRequest(pod_sandbox_id=sandbox))
     return figures
@@ -83,18 +98,34 @@ def measure_lists(served: Served, image: str, sizes: tuple[int, ...]) -> list[Fi
 
 
 def _timed(name: str, call: Callable[[], object], must: float) -> Figure:
-    return _in_turns((name, call, must))[0]
+    return _in_turns((name, _row(call), must))[0]
+
+
+def _row(call: Callable[[], object]) -> Row:
+    """Rows of a call that is made and timed here."""
+
+    def make(times: int) -> list[float]:
+        taken = []
+        for _ in range(times):
+            began = time.perf_counter()
+            call()
+            taken.append((time.perf_counter() - began) * 1000)
+        return taken
+
+    return make
+
+
+def _go_row(client: GoClient, method: str, request: bytes) -> Row:
+    """Rows of a call that is made and timed in the Go program."""
+    return lambda times: client.call(method, request, times).milliseconds
 
 
 def _in_turns(*calls: Timed) -> list[Figure]:
-    """A row of each, then again: what disturbs the machine meanwhile disturbs them alike."""
+    """A row of each, then again: what disturbs the machine meanwhile disturbs them alike.  The first round warms up."""
     samples: dict[str, list[float]] = {name: [] for name, _, _ in calls}
     for turn in range(-1, _ROUNDS // _IN_A_ROW):
-        for name, call, _ in calls:
-            call()
-            for _ in range(_IN_A_ROW):
-                began = time.perf_counter()
-                call()
-                if turn >= 0:
-                    samples[name].append((time.perf_counter() - began) * 1000)
+        for name, row, _ in calls:
+            taken = row(1 + _IN_A_ROW)[1:]
+            if turn >= 0:
+                samples[name] += taken
     return [summarize(name, samples[name], must=must) for name, _, must in calls]

@@ -49,15 +49,17 @@ class Served:
 
 
 @contextmanager
-def serve(folder: Path, engine: str, *more: str) -> Iterator[Served]:
-    """Start, wait until the engine was read, yield, stop."""
+def serve(folder: Path, engine: str, *more: str, timed: bool = True) -> Iterator[Served]:
+    """Start, wait until the engine was read, yield, stop.  `timed`: the steps of each call are written, which no node
+    has done all the time."""
     folder.mkdir(parents=True, exist_ok=True)
     endpoint = f"unix://{folder}/crishim.sock"
     timeline = folder / "timeline.jsonl"
     command = [
         *(sys.executable, "-m", "crishim", "serve", "--listen", endpoint, "--engine", engine),
         *("--state-dir", str(folder / "state"), "--run-dir", str(folder / "run")),
-        *("--timeline", str(timeline), "--log-level", "warning", *more),
+        *(("--timeline", str(timeline)) if timed else ()),
+        *("--log-level", "warning", *more),
     ]
     # CRISHIM_... in the environment are settings, and an unknown one is an error: the tests' own are not passed on
     environment = {name: value for name, value in os.environ.items() if not name.startswith("CRISHIM_")}

@@ -71,6 +71,7 @@ case $target in
         need_root
         set_up packages engine matrix
         build tests.conformance.tools critest crictl
+        build tests.conformance.cri_client
         build tests.streaming_client.build
         build tests.bench.containerd.build
         in_world "$python" -m tests.bench "${@:2}"
