@@ -86,7 +86,7 @@ class SpdyProcessWire(ProcessWire):
         parts = [spdy.end(ids[kind]) for kind in ("stdout", "stderr", "stdin", "resize") if kind in ids]
         if "error" in ids:
             text = status.as_json() if self._protocol.has_json_status else status.as_text()
-            parts += [spdy.data(ids["error"], text) if text else b"", spdy.end(ids["error"])]
+            parts.append(spdy.end(ids["error"], text))
         return b"".join(parts)
 
     def cut(self, status: Status) -> bytes:

@@ -225,13 +225,13 @@ class Spdy:
         head = self.head(stream, len(data))
         return head + data if head else b""
 
-    def end(self, stream: int) -> bytes:
-        """A frame that says that nothing more comes on this stream; empty likewise."""
+    def end(self, stream: int, data: bytes = b"") -> bytes:
+        """A frame that says that after these bytes (fewer than 16 MiB) nothing comes on this stream; empty likewise."""
         state = self._open.get(stream)
         if state is None or not state[1]:
             return b""
         self._half_close(stream, state, 1)
-        return struct.pack(">II", stream, _FIN << 24)
+        return struct.pack(">II", stream, _FIN << 24 | len(data)) + data
 
     def go_away(self, *, violated: bool) -> bytes:
         """The frame that ends the connection."""

@@ -22,8 +22,8 @@ log = logging.getLogger(__name__)
 
 _FIRST_LOOK, _SLOWEST_LOOK = 0.005, 0.1
 """Seconds between looks at an exec that is ending."""
-_START_LOOK = 0.02
-"""The same for one that is being started, for which the engine needs some 50 ms."""
+_FIRST_START_LOOK, _START_LOOK = 0.04, 0.02
+"""The same for one that is being started, for which the engine needs 30 ms and more: asked in these it is slower."""
 _WORDS_LIMIT = 64 << 10
 """Bytes of the engine's words that are read when a process could not be started."""
 _LOST_START = 30.0
@@ -112,7 +112,7 @@ class DockerExec(HijackedProcess, EngineExec):
 
     async def up(self) -> None:
         stream = self._started()
-        await self._pause(_START_LOOK)
+        await self._pause(_FIRST_START_LOOK)
         state = await self._until_known()
         if state is None or state.failed:
             raise ExecFailed(await self._words(), container=self.container_id)

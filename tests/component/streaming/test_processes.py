@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
+from websockets.asyncio.client import connect
 
 from crishim.errors import EngineError
 from crishim.model.streams import TerminalSize
 from crishim.streaming.server import StreamingServer
 from tests.component.streaming.conftest import GoClient, until
-from tests.component.streaming.fakes import Process, Streams, cat, counts, pours, says
+from tests.component.streaming.fakes import Process, Streams, cat, counts, pours, says, sleeps
+from tests.component.streaming.spdy_by_hand import Client, dial
 
 
 async def test_both_outputs_and_the_exit_code(
@@ -65,6 +68,65 @@ async def test_a_terminal_whose_client_tells_no_size_starts_all_the_same(
     done = await go_client.run(*transport, "-stdin", "-tty", "process", server.exec(process))
     assert (done.status, done.output) == (0, b"hi")
     assert process.started.result().sizes == []
+
+
+async def test_of_sizes_that_come_while_one_is_being_set_the_last_counts(
+    server: StreamingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = Process(sleeps, tty=True)
+    began, go_on, found = asyncio.Event(), asyncio.Event(), list[TerminalSize]()
+
+    async def resize(size: TerminalSize) -> None:
+        began.set()
+        await go_on.wait()
+        found.append(size)
+
+    url = "ws" + server.exec(process).removeprefix("http")
+    async with connect(url, subprotocols=["v5.channel.k8s.io"]) as client:  # type: ignore[list-item]
+        await client.send(b'\x04{"Width":80,"Height":24}')
+        streams = await asyncio.wait_for(process.started, 10)
+        assert streams.sizes == [TerminalSize(80, 24)]
+        monkeypatch.setattr(streams, "resize", resize)
+        await client.send(b'\x04{"Width":81,"Height":24}')
+        await asyncio.wait_for(began.wait(), 10)
+        for width in (82, 83, 84):
+            await client.send(b'\x04{"Width":%d,"Height":24}' % width)
+        await (await client.ping())  # answered behind them
+        go_on.set()
+        await until(lambda: len(found) > 1)
+    assert found == [TerminalSize(81, 24), TerminalSize(84, 24)]
+
+
+async def test_200_that_are_open_at_once(server: StreamingServer) -> None:
+    """All of them talk while all are open, and each has its own bytes and its own end."""
+    clients: list[Client] = []
+    for code in range(200):
+        client = await dial(server.exec(Process(says_back(code), stderr=False)), "v4.channel.k8s.io")
+        clients.append(client)
+        for stream, kind in ((1, "error"), (3, "stdin"), (5, "stdout")):
+            client.open(stream, {"streamtype": kind})
+    assert len(server._connections) == len(clients)
+    for code, client in enumerate(clients):
+        client.send(3, b"hello %03d" % code)
+    for code, client in enumerate(clients):
+        assert await client.received(5, size=9) == b"hello %03d" % code
+    for code, client in enumerate(clients):
+        client.send(3, b"", fin=True)
+        assert await client.received(5, ended=True) == b"hello %03d" % code
+        status = json.loads(await client.received(1, ended=True))
+        exits = [cause["message"] for cause in status.get("details", {}).get("causes", ())]
+        assert exits == ([str(code)] if code else [])
+        client.close()
+
+
+def says_back(code: int) -> Callable[[Streams], Awaitable[int]]:
+    """`cat`, and then this exit code."""
+
+    async def program(streams: Streams) -> int:
+        await cat(streams)
+        return code
+
+    return program
 
 
 @pytest.mark.soak

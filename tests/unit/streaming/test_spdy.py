@@ -115,6 +115,13 @@ def test_answers() -> None:
     assert frames(spdy.go_away(violated=True)) == [("goaway", 3, b"\0\0\0\1")]
 
 
+def test_last_bytes_and_the_end_are_one_frame() -> None:
+    spdy = new()
+    spdy.feed(Client().syn(1))
+    assert spdy.end(1, b"last") == data(1, b"last", fin=True)
+    assert spdy.end(1, b"later") == spdy.data(1, b"later") == b""
+
+
 def test_what_a_client_has_done_with_gives_nothing() -> None:
     spdy = new()
     spdy.feed(Client().syn(1))

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
-from crishim.engine.docker.processes import Process, family, in_container, read_process
+import pytest
+
+from crishim.engine.docker.processes import (
+    Process,
+    _hold_same,
+    family,
+    hang_up,
+    in_container,
+    kill_family,
+    read_process,
+)
 
 
 def process(pid: int, parent: int, session: int) -> Process:
@@ -60,3 +73,22 @@ def test_in_container(tmp_path: Path) -> None:
     assert in_container(5, "abcdef0123", tmp_path)
     assert not in_container(5, "fedcba", tmp_path)
     assert not in_container(6, "abcdef0123", tmp_path)
+
+
+@pytest.fixture
+def stranger() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that is nobody's exec; it ends with its input."""
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
+        yield process
+        process.kill()
+
+
+def test_who_got_an_execs_number_is_left_alone(stranger: subprocess.Popen[bytes]) -> None:
+    assert kill_family(stranger.pid, "abcdef0123") == 0
+    hang_up(stranger.pid, "abcdef0123")
+    now = read_process(stranger.pid)
+    assert now is not None
+    held = dict[int, int]()
+    assert not _hold_same(dataclasses.replace(now, started=now.started - 1), held)
+    assert not held
+    assert stranger.poll() is None
