@@ -217,7 +217,7 @@ async def open_desk(settings: Settings, node: Node) -> Desk | None:
         )
         return None
     edit = partial(edit_of, folder=node.runtime.namespaces.folder)
-    desk = Desk(settings.desk_path, Front(node.runtime.index, edit).answer)
+    desk = Desk(settings.desk_path, Front(node.runtime.index, edit, node.runtime.background).answer)
     await desk.start()
     return desk
 

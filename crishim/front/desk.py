@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 PATIENCE = 5.0
 """Seconds that an exchange may take: the front has given up by then."""
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
-_UMASK = 0o177
+_MODE = 0o600
 _BACKLOG = 512
 
 Answering = Callable[[Question], Awaitable[Answer]]
@@ -52,25 +52,30 @@ class Desk:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.unlink(missing_ok=True)
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        before = os.umask(_UMASK)  # no thread makes files in between: nothing awaits
         try:
+            # Linux makes the file with the mode that the socket has before; the umask is all threads' of the process.
+            os.fchmod(listening.fileno(), _MODE)
             listening.bind(os.fspath(self.path))
         except BaseException:
             listening.close()
             raise
-        finally:
-            os.umask(before)
         self._server = await asyncio.start_unix_server(self._accept, sock=listening, backlog=_BACKLOG)
 
     async def stop(self) -> None:
-        """Listen no more, and end what is under way: those fronts fail. May come twice."""
+        """Listen no more, and end what is under way: those fronts fail. May come twice.
+
+        What a thread has begun comes to its end, but nobody waits for that longer than a front would.
+        """
         server, self._server = self._server, None
         if server is None:
             return
         server.close()
         for exchange in self._exchanges:
             exchange.cancel()
-        await asyncio.gather(*self._exchanges, return_exceptions=True)
+        if exchanges := tuple(self._exchanges):
+            _, late = await asyncio.wait(exchanges, timeout=PATIENCE)
+            if late:
+                log.warning("%d of what fronts have asked for is still being made", len(late))
         self.path.unlink(missing_ok=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -70,7 +70,8 @@ def make_root(merged: str, place: str, userns: str, owner: tuple[int, int]) -> s
     release(place)
     root = os.path.join(place, "root")
     try:
-        os.makedirs(root, 0o711)
+        os.mkdir(place, 0o711)  # never the pod's folder again, which may have gone
+        os.mkdir(root, 0o711)
         _in_thread(lambda: _mount_overlay(layers, place, root, userns, owner))
     except OSError as error:
         release(place)

@@ -32,10 +32,19 @@ class SandboxImage:
         if self._configured:
             parse_query(self._configured, field=FIELD)  # a bad setting is told at the start, not by the first pod
 
-    async def ensure(self) -> str:
-        """The image's id; loads or pulls it if the engine lacks it. Errors are those of a load or a pull."""
+    async def ensure(self, *, wait: bool = True) -> str:
+        """The image's id; loads or pulls it if the engine lacks it. Errors are those of a load or a pull.
+
+        Without `wait` a pull goes on in the background, and ImageNotFound is raised.
+        """
         if (known := self.known()) is not None:
             return known.id
+        if not wait and self._configured:
+            if (found := await image_lookup.find(self._room, self._configured, field=FIELD)) is not None:
+                return found.id
+            if not len(self._room.loads):
+                self._room.background.start(self.ensure(), name="pull the sandbox image")
+            raise ImageNotFound(f"the sandbox image {self._configured} is not there yet: it is being pulled")
         # The wait of those who only join is as much the engine's as that of the first.
         joins = len(self._room.loads) > 0
         with step("wait for the sandbox image", engine=joins):

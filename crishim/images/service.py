@@ -92,9 +92,12 @@ class Images:
         """The image of a new container, or of a mount in it, by id or name. Raises ImageNotFound, InvalidArgument."""
         return await image_lookup.resolve_for_container(self._room, image, field=field)
 
-    async def ensure_sandbox_image(self) -> str:
-        """Id of the sandbox image, which is loaded or pulled if the engine lacks it. No engine call if it does not."""
-        return await self._sandbox.ensure()
+    async def ensure_sandbox_image(self, *, wait: bool = True) -> str:
+        """Id of the sandbox image, which is loaded or pulled if the engine lacks it. No engine call if it does not.
+
+        Without `wait` nobody waits for a pull: it begins, and ImageNotFound is raised.
+        """
+        return await self._sandbox.ensure(wait=wait)
 
     def hold(self, image_id: str) -> AbstractContextManager[None]:
         """Let no removal of the image begin inside the block: around the engine's create of a container."""

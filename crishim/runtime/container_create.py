@@ -21,6 +21,7 @@ from crishim.errors import (
     ImageNotFound,
     ImageVolumeMountFailed,
     InvalidArgument,
+    Kind,
     NameReserved,
     SandboxNotReady,
 )
@@ -113,7 +114,7 @@ async def create_container(
                 context = (config.linux.security_context if config.linux else None) or LinuxContainerSecurityContext()
                 spec = await settle_identity(rt, undo, name, spec, context, image)
                 spec = await rt.volumes.show(undo, claim, spec)
-                container_id = await undo.effect("create", create_named(rt, name, spec), remove)
+                container_id = await undo.effect("create", _create(rt, name, spec), remove)
         except EngineNotFound as error:
             _need_ready(rt, sandbox.id, error)
             if await rt.images.recheck(image.id) is None:
@@ -132,6 +133,24 @@ async def create_container(
         rt.watch.mark(container_id)  # what the engine alone knows follows
         undo.forget()
         return container_id
+
+
+async def _create(rt: Runtime, name: str, spec: ContainerSpec) -> str:
+    """`create_named`, once more where the anchor that the container names has gone since somebody looked."""
+    if not rt.anchor.is_of(spec.network_mode):
+        return await create_named(rt, name, spec)
+    for last in (False, True):
+        try:
+            return await create_named(rt, name, spec)
+        except EngineNotFound as error:
+            before = rt.anchor.id
+            await rt.anchor.ensure(look=True)
+            if rt.anchor.id == before:
+                raise
+            if last:
+                words = f"the anchor {rt.anchor.name} is taken away again and again"
+                raise EngineError(words, kind=Kind.UNAVAILABLE) from error
+    raise AssertionError("the second round returns or raises")
 
 
 def _names_files(config: ContainerConfig) -> bool:

@@ -46,7 +46,7 @@ async def _remove(rt: Runtime, container_id: str) -> None:
         await rt.logs.finish(container_id)
         with suppress(EngineNotFound), step("engine remove", engine=True):
             await rt.link.engine.remove(container_id)
-        await release_shifted(rt, container)
+        await release_shifted(rt.namespaces, rt.index.sandbox(container.sandbox_id), container_id)
         await rt.logs.drop(container_id)
         rt.index.drop_container(container_id)
         await rt.records.drop_container(container.sandbox_id, container_id)

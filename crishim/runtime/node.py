@@ -37,6 +37,7 @@ from crishim.runtime.last_seen import LastSeen, note_last_seen, read_last_seen
 from crishim.runtime.log_relay import LogRelay
 from crishim.runtime.logs import Logs
 from crishim.runtime.names import Names
+from crishim.runtime.objects import Container
 from crishim.runtime.reconcile import Reconciler
 from crishim.runtime.records import Records
 from crishim.runtime.unchanged import Lives, lives
@@ -117,6 +118,7 @@ class Node:
             facts=lambda: self._facts,
             host=lambda: self._host,
             settings=self._settings,
+            background=self._background,
         )
         self._reconciler = Reconciler(
             engine=engine,
@@ -215,6 +217,8 @@ class Node:
     def _unmark(self, change: Change) -> None:
         if change.after is None and change.before is not None:
             self._exec_markers.drop(change.before.id)
+            if isinstance(change.before, Container):
+                self._upkeep.release(change.before)
 
     def _on_event(self, event: EngineEvent) -> None:
         if event.kind == "container":

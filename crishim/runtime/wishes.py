@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from crishim.errors import FrontFailed
+from crishim.front import idmap
 from crishim.front.wire import Question
 from crishim.runtime.anchored.pod import with_pod
 from crishim.runtime.anchored.shifted import place_of, with_shifted
@@ -34,7 +35,9 @@ def edit_of(index: Index, question: Question, folder: Callable[[str], str] | Non
         return None
     if wish.id_mappings is not None and question.verb == "create" and sandbox is not None and folder is not None:
         place = place_of(folder(sandbox.id), question.id)
-        return SlowEdit(lambda config: with_shifted(_edit(config, question, wish), wish, place))
+        return SlowEdit(
+            lambda config: with_shifted(_edit(config, question, wish), wish, place), lambda: idmap.release(place)
+        )
     return lambda config: _edit(config, question, wish)
 
 

@@ -18,12 +18,12 @@ Made by `make bench`: medians of one run on the machine named below; compare onl
 `Version` and the raw engine's times show how fast its machine was. *Own share* is the time of a call less the time in
 which it waited for the engine's answers, from the steps that each call records. *CPU* is processor time, user and
 system, of a process and all that it starts (of the engine: dockerd, containerd, shims, runc; not the containers).
-containerd, the measure of the field, serves the same requests with the same client, on CNI's reference plugins.
 Calls that only read are made in rows of one kind, by three clients: grpc-go with the messages of k8s.io/cri-api, of
 which kubelets and crictl are made and to which the musts apply; Python's gRPC client; one that costs next to nothing
 itself. *A call that does nothing* goes to a server of the same library (grpc.aio) that answers with nothing: none made
 with it is quicker on that machine, and what a read takes beyond it is crishim's. The server that is read from writes no
 timeline (`--timeline`), as on a node; the own shares are measured with one.
+containerd, the measure of the field, serves the same requests with the same client, on CNI's reference plugins.
 critest's figures are those of `critest -benchmark` with 30 containers, 30 pods and 20 images, one after the other, on a
 CNI bridge. No test asserts a speed. `make bench-compare A.json B.json` prints the ratios of two results.
 

@@ -63,23 +63,24 @@ class Anchor:
         """Something happened to it, or to the engine: the next who needs it looks."""
         self.id = ""
 
-    async def ensure(self, *, look: bool = False) -> None:
+    async def ensure(self, *, look: bool = False, wait: bool = True) -> None:
         """Return when it runs. Raises EngineConflict where somebody else's container has its name, and the engine's
-        errors. `look`: ask the engine also where it is known, since events can be lost."""
+        errors. `look`: ask the engine also where it is known, since events can be lost. `wait`: also until a sandbox
+        image is pulled."""
         if self.id and not look:
             return
         async with self._making:
             if self.id and not look:
                 return
             with step("anchor"):
-                self.id = await self._ensure()
+                self.id = await self._ensure(wait)
 
-    async def _ensure(self) -> str:
+    async def _ensure(self, wait: bool) -> str:
         engine = self._engine()
         for last in (False, True):
             live = await self._find(engine)
             if live is None:
-                container_id = await self._create(engine)
+                container_id = await self._create(engine, wait)
             elif live.labels.get(labels.ANCHOR) != self._home:
                 raise EngineConflict(f"{self.name} is not the anchor of this server but container {live.id[:13]}")
             elif live.phase is ContainerPhase.RUNNING:
@@ -108,8 +109,8 @@ class Anchor:
         except EngineNotFound:
             return None
 
-    async def _create(self, engine: Engine) -> str:
-        image = await self._images.ensure_sandbox_image()
+    async def _create(self, engine: Engine, wait: bool) -> str:
+        image = await self._images.ensure_sandbox_image(wait=wait)
         with self._images.hold(image):
             return await engine.create(self.name, self._spec(image))
 

@@ -10,17 +10,37 @@ from contextlib import suppress
 from dataclasses import replace
 
 from crishim.aiokit.steps import step
+from crishim.checkpoint.record import SandboxRecord
 from crishim.engine.api import Engine
-from crishim.engine.values import ContainerSpec, EngineContainer
+from crishim.engine.values import ContainerSpec, EngineContainer, EngineFacts
 from crishim.errors import EngineNotFound
 from crishim.runtime import labels
+from crishim.runtime.core import RuntimeSettings
+from crishim.runtime.host import Host
 from crishim.runtime.names import make_sandbox_name
 from crishim.runtime.objects import Sandbox
+from crishim.runtime.spec.sandbox import make_sandbox_spec
 
 
 def for_anchored(spec: ContainerSpec, sandbox_id: str) -> ContainerSpec:
     """A sandbox's spec with the labels of an anchored one."""
     return replace(spec, labels={**spec.labels, **labels.make_anchored_labels(sandbox_id)})
+
+
+def spec_again(
+    record: SandboxRecord, *, image: str, facts: EngineFacts, host: Host, settings: RuntimeSettings
+) -> ContainerSpec:
+    """The spec of the object of a pod that is there, for another one. Raises UnknownRuntimeHandler.
+
+    The pod has its user namespace, whether or not a new one could have it: it is none of the engine's business.
+    """
+    config, linux = record.config, record.config.linux
+    if linux is not None and (context := linux.security_context) is not None and context.namespace_options is not None:
+        options = replace(context.namespace_options, userns_options=None)
+        config = replace(config, linux=replace(linux, security_context=replace(context, namespace_options=options)))
+    spec = make_sandbox_spec(config, record.runtime_handler, image=image, facts=facts, host=host, settings=settings)
+    spec = replace(spec, labels=labels.make_sandbox_labels(record.config, record.runtime_handler))
+    return for_anchored(spec, record.id)
 
 
 async def find_object(engine: Engine, sandbox: Sandbox) -> EngineContainer | None:

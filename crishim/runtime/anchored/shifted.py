@@ -10,16 +10,18 @@ import asyncio
 import logging
 import os
 import re
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeGuard
 
 from crishim.errors import FrontFailed
 from crishim.front import idmap
+from crishim.network.namespaces import NetworkNamespaces
 from crishim.runtime.anchored.pod import kinds_of
-from crishim.runtime.core import Runtime
-from crishim.runtime.objects import Container
+from crishim.runtime.objects import Sandbox
 from crishim.runtime.oci.parts import mapping, objects, texts
 from crishim.runtime.oci.wish import Wish
 
+_PLACE = "container-"
 _ENGINES_VOLUME = re.compile(r"/volumes/[0-9a-f]{64}/_data$")
 """Where engines keep what an image declares as a volume and nobody mounts: it belongs to the container."""
 _FORBIDDING = {"nosuid": os.ST_NOSUID, "nodev": os.ST_NODEV, "noexec": os.ST_NOEXEC}
@@ -29,7 +31,7 @@ log = logging.getLogger(__name__)
 
 def place_of(folder: str, container_id: str) -> str:
     """Where a container's file systems lie in the folder of its pod."""
-    return os.path.join(folder, f"container-{container_id}")
+    return os.path.join(folder, _PLACE + container_id)
 
 
 def with_shifted(config: dict[str, Any], wish: Wish, place: str) -> dict[str, Any]:
@@ -67,12 +69,27 @@ def _with_locked(options: list[str], source: str) -> list[str]:
     return [*options, *(name for name in forbidden if name not in options)]
 
 
-async def release_shifted(rt: Runtime, container: Container) -> None:
+async def release_shifted(namespaces: NetworkNamespaces, sandbox: Sandbox | None, container_id: str) -> None:
     """Take away what was mounted for a container that is gone. What cannot be goes with the pod."""
-    sandbox = rt.index.sandbox(container.sandbox_id)
-    if sandbox is None or not sandbox.anchored or "user" not in kinds_of(sandbox.record.config):
+    if not has_shifted(sandbox):
         return
     try:
-        await asyncio.to_thread(idmap.release, place_of(rt.namespaces.folder(sandbox.id), container.id))
+        await asyncio.to_thread(idmap.release, place_of(namespaces.folder(sandbox.id), container_id))
     except OSError as error:
-        log.warning("container %s: %s", container.id[:13], error, extra={"ids": {"container": container.id}})
+        log.warning("container %s: %s", container_id[:13], error, extra={"ids": {"container": container_id}})
+
+
+def has_shifted(sandbox: Sandbox | None) -> TypeGuard[Sandbox]:
+    """Whether anything is mounted for a pod's containers."""
+    return sandbox is not None and sandbox.anchored and "user" in kinds_of(sandbox.record.config)
+
+
+async def shifted_for(namespaces: NetworkNamespaces, sandbox: Sandbox) -> Sequence[str]:
+    """Ids of the containers of a pod for which something is mounted. Raises FrontFailed."""
+    try:
+        names = await asyncio.to_thread(os.listdir, namespaces.folder(sandbox.id))
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise FrontFailed(f"what is mounted for containers cannot be listed: {error}", sandbox=sandbox.id) from error
+    return tuple(name.removeprefix(_PLACE) for name in names if name.startswith(_PLACE))

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from crishim.aiokit.background import Background
 from crishim.aiokit.locks import KeyedLocks
 from crishim.checkpoint.record import Carrier, SandboxRecord
 from crishim.engine.api import Engine
@@ -16,15 +17,15 @@ from crishim.images.service import Images
 from crishim.network.namespaces import NetworkNamespaces
 from crishim.runtime import labels
 from crishim.runtime.anchored.anchor import Anchor
-from crishim.runtime.anchored.object import find_object, for_anchored
+from crishim.runtime.anchored.object import find_object, spec_again
 from crishim.runtime.anchored.pod import kinds_of
+from crishim.runtime.anchored.shifted import has_shifted, release_shifted, shifted_for
 from crishim.runtime.core import RuntimeSettings
 from crishim.runtime.host import Host
 from crishim.runtime.index import Index
 from crishim.runtime.names import make_sandbox_name
 from crishim.runtime.objects import Container, Sandbox
 from crishim.runtime.records import Records
-from crishim.runtime.spec.sandbox import make_sandbox_spec
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +47,7 @@ class Upkeep:
     facts: Callable[[], EngineFacts | None]
     host: Callable[[], Host]
     settings: RuntimeSettings
+    background: Background
 
     async def holds(self, record: SandboxRecord) -> bool:
         """Whether all of a recorded pod's namespaces are held; True for a pod that has a process."""
@@ -74,13 +76,15 @@ class Upkeep:
         """Look at what anchored pods depend on. `lacking`: ids of those whose object the engine does not have."""
         for sandbox in self.anchored():
             await alone(sandbox.id, self.look(sandbox.id))
+            if has_shifted(sandbox):
+                await alone(sandbox.id, self._release_left(sandbox))
         pods = [s for s in self.anchored() if s.ready]
         if not pods:
             return
-        await alone(self.anchor.name, self.anchor.ensure(look=True))
+        await alone(self.anchor.name, self.anchor.ensure(look=True, wait=False))
         for sandbox in pods:
             if sandbox.id in lacking:
-                await alone(sandbox.id, self.make_again(sandbox.id))
+                await alone(sandbox.id, self.make_again(sandbox.id, wait=False))
             for container in self.index.containers_of(sandbox.id):
                 await alone(container.id, self._check(sandbox, container))
 
@@ -96,8 +100,10 @@ class Upkeep:
                 log.warning("the namespaces of sandbox %s are gone: it is not ready any more", sandbox_id[:13])
             self.index.put_sandbox(replace(now, held=held))
 
-    async def make_again(self, sandbox_id: str) -> None:
-        """Make the object of a pod that runs, unless there is one."""
+    async def make_again(self, sandbox_id: str, *, wait: bool = True) -> None:
+        """Make the object of a pod that runs, unless there is one. `wait`: also until a sandbox image is pulled."""
+        # Before the lock: a pull takes its time, in which the pod can be stopped.
+        image = await self.images.ensure_sandbox_image(wait=wait)
         async with self.locks.hold(sandbox_id):
             sandbox = self.index.sandbox(sandbox_id)
             facts = self.facts()
@@ -106,17 +112,26 @@ class Upkeep:
             live = await find_object(self.engine, sandbox)
             if live is None:
                 log.info("the engine's object of sandbox %s was gone: it is made again", sandbox_id[:13])
-            object_id = live.id if live is not None else await self._make_object(sandbox, facts)
+            object_id = live.id if live is not None else await self._make_object(sandbox, image, facts)
             await self.records.try_change(sandbox_id, _with_object(object_id))
 
-    async def _make_object(self, sandbox: Sandbox, facts: EngineFacts) -> str:
-        record = sandbox.record
-        image = await self.images.ensure_sandbox_image()
-        spec = make_sandbox_spec(
-            record.config, record.runtime_handler, image=image, facts=facts, host=self.host(), settings=self.settings
-        )
+    async def _make_object(self, sandbox: Sandbox, image: str, facts: EngineFacts) -> str:
+        spec = spec_again(sandbox.record, image=image, facts=facts, host=self.host(), settings=self.settings)
         with self.images.hold(image):
-            return await self.engine.create(make_sandbox_name(sandbox.metadata), for_anchored(spec, sandbox.id))
+            return await self.engine.create(make_sandbox_name(sandbox.metadata), spec)
+
+    def release(self, container: Container) -> None:
+        """A container has gone, perhaps by somebody else's hand: what was mounted for it goes, too."""
+        sandbox = self.index.sandbox(container.sandbox_id)
+        if has_shifted(sandbox):
+            work = release_shifted(self.namespaces, sandbox, container.id)
+            self.background.start(work, name=f"release of {container.id[:13]}")
+
+    async def _release_left(self, sandbox: Sandbox) -> None:
+        """What is mounted for containers that went while nobody looked."""
+        for container_id in await shifted_for(self.namespaces, sandbox):
+            if self.index.container(container_id) is None:
+                await release_shifted(self.namespaces, sandbox, container_id)
 
     async def _check(self, sandbox: Sandbox, container: Container) -> None:
         """A container that somebody started again is where it belongs, or it is killed."""

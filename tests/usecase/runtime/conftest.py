@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from crishim.checkpoint.record import Carrier
 from crishim.images.embedded import make_archive
 from crishim.runtime import node
 from tests.usecase.runtime.virtual_time import VirtualTimeLoop
@@ -48,10 +49,25 @@ def tmp_path() -> Iterator[Path]:
         yield Path(name)
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """The tests of a module that says `EACH_CARRIER = True` run with each, but for those marked `pause`."""
+    if "carrier" in metafunc.fixturenames and getattr(metafunc.module, "EACH_CARRIER", False):
+        alone = metafunc.definition.get_closest_marker("pause") is not None
+        carriers = (Carrier.PAUSE,) if alone else tuple(Carrier)
+        metafunc.parametrize("carrier", carriers, ids=[c.value for c in carriers], indirect=True)
+
+
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
+def carrier(request: pytest.FixtureRequest) -> Carrier:
+    """What carries the pods of the world."""
+    chosen: Carrier = getattr(request, "param", Carrier.PAUSE)
+    return chosen
+
+
+@pytest.fixture
+async def world(tmp_path: Path, carrier: Carrier) -> AsyncIterator[World]:
     """A world with a server in it; at the end everything is removed and nothing is left."""
-    world = World(tmp_path)
+    world = World(tmp_path, carrier=carrier)
     await world.start()
     yield world
     await world.check_removable()

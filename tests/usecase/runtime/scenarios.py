@@ -155,7 +155,18 @@ SCENARIOS: dict[str, Scenario] = {
     "update pod": Scenario(sandbox, lambda w, s, c: w.update_pod(s, cpu_shares=512)),
 }
 
-_OF_CARRIERS = ("run", "stop", "stop again", "remove running", "remove stopped", "create", "start")
+_OF_CARRIERS = (
+    "run",
+    "stop",
+    "stop again",
+    "remove running",
+    "remove stopped",
+    "create",
+    "start",
+    "stop container",
+    "remove container",
+    "update pod",
+)
 """What takes other steps for a pod that is anchored."""
 SCENARIOS |= {f"{name}, anchored": replace(SCENARIOS[name], carrier=Carrier.ANCHORED) for name in _OF_CARRIERS}
 SCENARIOS["run host network, anchored"] = Scenario(

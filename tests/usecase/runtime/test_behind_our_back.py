@@ -13,10 +13,13 @@ from crishim.runtime import labels
 from crishim.runtime.engine_link import COMPARE_EVERY
 from tests.usecase.runtime.world import World
 
+EACH_CARRIER = True
+
 LOST = 1000
 """More events than a test makes."""
 
 
+@pytest.mark.pause
 @pytest.mark.parametrize("events", ["seen", "lost"])
 async def test_a_removed_sandbox_is_not_ready_and_cleaned_up(world: World, events: str) -> None:
     sandbox = await world.run()
@@ -36,6 +39,7 @@ async def test_a_removed_sandbox_is_not_ready_and_cleaned_up(world: World, event
     await world.check_nothing_left()
 
 
+@pytest.mark.pause
 async def test_an_event_that_cannot_be_read_is_looked_into_at_once(world: World) -> None:
     sandbox = await world.run()
     container = await world.run_container(sandbox)
@@ -50,6 +54,7 @@ async def test_an_event_that_cannot_be_read_is_looked_into_at_once(world: World)
     await world.check_nothing_left()
 
 
+@pytest.mark.pause
 @pytest.mark.parametrize("events", ["seen", "lost"])
 async def test_a_restarted_sandbox_is_not_ready_and_cleaned_up(world: World, events: str) -> None:
     sandbox = await world.run()
@@ -109,6 +114,7 @@ async def test_a_fault_of_ours_with_one_object_does_not_end_the_watch(world: Wor
     await world.until(lambda: world.state(container) == "EXITED", 3)
 
 
+@pytest.mark.pause
 async def test_what_happens_between_being_read_and_being_known_counts(world: World) -> None:
     sandbox = await world.run()
     container = await world.run_container(sandbox)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from crishim.checkpoint.record import Carrier
 from crishim.engine.simulated import Drop, Fail, Slow
 from crishim.errors import CRIError, EngineError, EngineTimeout, NetworkFailed
 from tests.usecase.runtime.world import Killed, World
@@ -109,7 +110,8 @@ class Churn:
 
 @pytest.mark.parametrize("seed", range(10))
 async def test_churn(tmp_path: Path, seed: int, scaled: Callable[[int], int]) -> None:
-    world = World(tmp_path)
+    # Half of them with pods that are anchored.
+    world = World(tmp_path, carrier=Carrier.ANCHORED if seed % 2 else Carrier.PAUSE)
     await world.start()
     churn = Churn(world, seed)
     for _ in range(scaled(500)):

@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from crishim.checkpoint.record import Carrier
 from crishim.engine.simulated import Fail, Hang, Slow
 from crishim.errors import EngineError, EngineTimeout, NameReserved, NetworkFailed, SandboxNotReady
 from crishim.network.api import Attached, PodAttachment
 from crishim.testing.faults import Case, Outcome, sweep_cancellations
 from tests.usecase.runtime.scenarios import SCENARIOS
 from tests.usecase.runtime.world import HOST_NETWORK, World
+
+EACH_CARRIER = True
 
 
 async def both(*tasks: asyncio.Task[object]) -> list[BaseException | object]:
@@ -35,14 +38,14 @@ async def test_two_callers_at_once_both_succeed(world: World, name: str, later: 
 
 
 @pytest.mark.parametrize("name", ["run", "create"])
-async def test_the_same_name_twice_at_once(world: World, name: str) -> None:
+async def test_the_same_name_twice_at_once(world: World, carrier: Carrier, name: str) -> None:
     """The second waits, and is refused when the first has succeeded."""
     ids = await SCENARIOS[name].prepare(world)
     call = SCENARIOS[name].bound(world, ids)
     results = await both(world.background(call()), world.background(call()))
     assert isinstance(results[0], str)
     assert isinstance(results[1], NameReserved)
-    assert world.engine.calls["create"] == (1 if name == "run" else 2)
+    assert world.engine.calls["create"] == (1 if name == "run" else 2 if carrier is Carrier.PAUSE else 3)
 
 
 @pytest.mark.parametrize("name", ["run", "create"])
@@ -58,6 +61,7 @@ async def test_the_second_of_a_name_succeeds_when_the_first_fails(world: World, 
 # --- Stop and Run
 
 
+@pytest.mark.pause
 @pytest.mark.parametrize("verb", ["stop", "remove"])
 @pytest.mark.parametrize("step", ["attach", "start", "inspect", "pin", "put"])
 async def test_a_run_under_way_is_ended(world: World, verb: str, step: str) -> None:

@@ -28,6 +28,8 @@ from crishim.runtime.engine_link import COMPARE_EVERY
 from crishim.testing.faults import Faults
 from tests.usecase.runtime.world import World
 
+EACH_CARRIER = True
+
 VERBS: dict[str, Callable[[World, str, str], Coroutine[Any, Any, object]]] = {
     "run": lambda w, s, c: w.run(name="other"),
     "create": lambda w, s, c: w.create(s, name="other"),
@@ -214,6 +216,7 @@ async def test_a_slow_engine(world: World) -> None:
     world.engine._gate.script = type(world.engine._gate.script)()
 
 
+@pytest.mark.pause
 async def test_a_create_whose_effect_comes_late_is_found(world: World) -> None:
     """EngineTimeout, and nothing is there yet; a little later it is: the next comparison lists it."""
     name = "k8s_POD_web_default_uid-web_0"

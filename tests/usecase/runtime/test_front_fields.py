@@ -70,7 +70,7 @@ async def fronted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
 
 async def ask(world: World, verb: str, container_id: str, config: dict[str, Any]) -> Any:
     """What the front is told, now."""
-    front = Front(world.rt.index, edit_of)
+    front = Front(world.rt.index, edit_of, world.rt.background)
     return json.loads((await front.answer(Question(verb, container_id, "", json.dumps(config).encode()))).config)
 
 

@@ -14,7 +14,10 @@ from crishim.errors import EngineError
 from crishim.model import Mount
 from tests.usecase.runtime.world import World
 
+EACH_CARRIER = True
 
+
+@pytest.mark.pause
 async def test_from_run_to_remove(world: World) -> None:
     sandbox = await world.run()
     assert world.state(sandbox) == "READY"
@@ -49,6 +52,7 @@ async def test_from_run_to_remove(world: World) -> None:
     await world.check_nothing_left()
 
 
+@pytest.mark.pause
 async def test_a_process_that_cannot_be_told_is_asked_for_again(world: World) -> None:
     world.namespaces.recognizes = False
     sandbox = await world.run()
@@ -59,6 +63,7 @@ async def test_a_process_that_cannot_be_told_is_asked_for_again(world: World) ->
     assert world.namespaces.resolv_conf.keys() == {live.resolv_conf_path}
 
 
+@pytest.mark.pause
 async def test_a_strangers_namespace_is_not_made_the_pods(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.namespaces.recognizes = False
     pinned = world.namespaces.pin
@@ -83,6 +88,7 @@ async def test_remove_stops_what_runs(world: World) -> None:
     await world.check_nothing_left()
 
 
+@pytest.mark.pause
 async def test_stop_ends_everything_and_may_come_again(world: World) -> None:
     sandbox = await world.run()
     container = await world.run_container(sandbox)

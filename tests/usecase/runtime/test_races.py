@@ -14,6 +14,8 @@ from crishim.engine.values import ContainerPhase
 from crishim.errors import CRIError, EngineTimeout, SandboxNotReady
 from tests.usecase.runtime.world import World
 
+EACH_CARRIER = True
+
 
 async def both(*tasks: asyncio.Task[object]) -> list[BaseException | object]:
     return await asyncio.gather(*tasks, return_exceptions=True)
@@ -68,7 +70,7 @@ async def _race(folder: Path, world_done: Callable[[World, str, str], None], tur
 @pytest.mark.parametrize("slow", ["", "slow"])
 async def test_start_racing_with_the_pods_stop_leaves_nothing_running(tmp_path: Path, slow: str) -> None:
     def check(world: World, sandbox: str, container: str) -> None:
-        assert [c.id for c in world.engine.containers if c.phase is ContainerPhase.RUNNING] == []
+        assert [c.id for c in world.objects.values() if c.phase is ContainerPhase.RUNNING] == []
         assert "RUNNING" not in world.states().values()
 
     outcomes = set()
@@ -88,7 +90,7 @@ async def test_a_start_whose_answer_is_lost_while_the_pod_is_stopped_leaves_noth
     await asyncio.sleep(0.5)
     await world.stop(sandbox)
     await both(start)
-    assert [c.id for c in world.engine.containers if c.phase is ContainerPhase.RUNNING] == []
+    assert [c.id for c in world.objects.values() if c.phase is ContainerPhase.RUNNING] == []
 
 
 async def test_removing_while_everything_is_read_adopts_no_ghost(tmp_path: Path) -> None:
