@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from crishim.aiokit.gather import gather_all
 from crishim.aiokit.steps import step
 from crishim.checkpoint.record import Phase, SandboxRecord
 from crishim.errors import EngineNotFound, InvalidArgument
+from crishim.runtime.anchored.carrier import shares_processes
 from crishim.runtime.attachment import make_attachment
 from crishim.runtime.container_stop import end_container, kill
 from crishim.runtime.core import Runtime
@@ -76,7 +78,12 @@ async def _unpin(rt: Runtime, sandbox_id: str) -> None:
 
 async def _end_process(rt: Runtime, sandbox_id: str) -> None:
     sandbox = rt.index.sandbox(sandbox_id)
-    if sandbox is None or sandbox.anchored:
+    if sandbox is None:
+        return
+    if sandbox.anchored:
+        if shares_processes(sandbox.record.config):
+            with step("stop process"):
+                await rt.processes.end(sandbox_id, partial(kill, rt))
         return
     # Not seen yet: it may run.
     if sandbox.seen and not sandbox.running:

@@ -10,21 +10,19 @@ from typing import Any
 from crishim.aiokit.locks import KeyedLocks
 from crishim.checkpoint.record import Carrier, SandboxRecord
 from crishim.engine.api import Engine
-from crishim.engine.values import EngineContainer, EngineEvent, EngineFacts
+from crishim.engine.values import EngineContainer, EngineEvent
 from crishim.errors import CRIError
-from crishim.images.service import Images
 from crishim.network.namespaces import NetworkNamespaces
 from crishim.runtime import labels
 from crishim.runtime.anchored.anchor import Anchor
-from crishim.runtime.anchored.object import find_object, for_anchored
+from crishim.runtime.anchored.carrier import shares_processes
+from crishim.runtime.anchored.object import find_object
 from crishim.runtime.anchored.pod import kinds_of
-from crishim.runtime.core import RuntimeSettings
+from crishim.runtime.anchored.process import Processes
 from crishim.runtime.host import Host
 from crishim.runtime.index import Index
-from crishim.runtime.names import make_sandbox_name
 from crishim.runtime.objects import Container, Sandbox
 from crishim.runtime.records import Records
-from crishim.runtime.spec.sandbox import make_sandbox_spec
 
 log = logging.getLogger(__name__)
 
@@ -38,14 +36,12 @@ class Upkeep:
 
     engine: Engine
     anchor: Anchor
+    processes: Processes
     index: Index
     records: Records
     namespaces: NetworkNamespaces
     locks: KeyedLocks
-    images: Images
-    facts: Callable[[], EngineFacts | None]
     host: Callable[[], Host]
-    settings: RuntimeSettings
 
     async def holds(self, record: SandboxRecord) -> bool:
         """Whether all of a recorded pod's namespaces are held; True for a pod that has a process."""
@@ -65,6 +61,8 @@ class Upkeep:
             if sandbox is None or not sandbox.anchored:
                 continue
             having.add(sandbox.id)
+            if not live.pid:
+                self.processes.forget(live.id)
             # One that is being made or taken away knows better.
             if sandbox.record.object_id != live.id and sandbox.ready and not self.locks.locked(sandbox.id):
                 await self.records.try_change(sandbox.id, _with_object(live.id))
@@ -79,8 +77,8 @@ class Upkeep:
             return
         await alone(self.anchor.name, self.anchor.ensure(look=True))
         for sandbox in pods:
-            if sandbox.id in lacking:
-                await alone(sandbox.id, self.make_again(sandbox.id))
+            if sandbox.id in lacking or shares_processes(sandbox.record.config):
+                await alone(sandbox.id, self.make_again(sandbox.id, look=sandbox.id in lacking))
             for container in self.index.containers_of(sandbox.id):
                 await alone(container.id, self._check(sandbox, container))
 
@@ -96,27 +94,21 @@ class Upkeep:
                 log.warning("the namespaces of sandbox %s are gone: it is not ready any more", sandbox_id[:13])
             self.index.put_sandbox(replace(now, held=held))
 
-    async def make_again(self, sandbox_id: str) -> None:
-        """Make the object of a pod that runs, unless there is one."""
+    async def make_again(self, sandbox_id: str, *, look: bool = True) -> None:
+        """Make the object of a pod that runs, unless there is one; where the pod has a process, it runs then.
+
+        `look`: ask the engine also where a process is known to run.
+        """
         async with self.locks.hold(sandbox_id):
             sandbox = self.index.sandbox(sandbox_id)
-            facts = self.facts()
-            if sandbox is None or not sandbox.anchored or not sandbox.ready or facts is None:
+            if sandbox is None or not sandbox.anchored or not sandbox.ready:
+                return
+            if shares_processes(sandbox.record.config):
+                await self.processes.ensure(sandbox_id, look=look)
                 return
             live = await find_object(self.engine, sandbox)
-            if live is None:
-                log.info("the engine's object of sandbox %s was gone: it is made again", sandbox_id[:13])
-            object_id = live.id if live is not None else await self._make_object(sandbox, facts)
-            await self.records.try_change(sandbox_id, _with_object(object_id))
-
-    async def _make_object(self, sandbox: Sandbox, facts: EngineFacts) -> str:
-        record = sandbox.record
-        image = await self.images.ensure_sandbox_image()
-        spec = make_sandbox_spec(
-            record.config, record.runtime_handler, image=image, facts=facts, host=self.host(), settings=self.settings
-        )
-        with self.images.hold(image):
-            return await self.engine.create(make_sandbox_name(sandbox.metadata), for_anchored(spec, sandbox.id))
+            object_id = live.id if live is not None else await self.processes.make_object(sandbox_id)
+            await self.processes.note(sandbox_id, object_id)
 
     async def _check(self, sandbox: Sandbox, container: Container) -> None:
         """A container that somebody started again is where it belongs, or it is killed."""
@@ -136,6 +128,8 @@ class Upkeep:
         if event.id == self.anchor.id and event.action in _ENDS:
             self.anchor.forget()
             return self._hold_up
+        if event.action in _ENDS:
+            self.processes.forget(event.id)
         if event.action == "destroy" and (sandbox_id := labels.anchored_id(event.attributes)):
             sandbox = self.index.sandbox(sandbox_id)
             if sandbox is not None and sandbox.ready and sandbox.record.object_id in ("", event.id):
