@@ -17,7 +17,7 @@ from crishim.engine.features import BELOW, FIRST_API, Feature, needs
 
 RESULTS = Path(__file__).parents[2] / "docs" / "conformance.json"
 VIRTUAL = "vm-"
-FRONT = "-front"
+FRONTED = "-front"
 """How the keys of results begin that a virtual machine gave."""
 
 HEAD = """\
@@ -119,8 +119,8 @@ With it, these are in force on every engine; without, they are refused by name (
 | limits of huge pages | cgroups that limit them |
 
 - Containers that ask for one of these, and those of anchored pods (`--carrier`; with the front all pods), are run by
-  the front's twin of their runtime (`crishim-runc` for `runc`); all others never pass it. `docker inspect` shows the twin
-  and nothing of what it carries; ContainerStatus tells it.
+  the front's twin of their runtime (`crishim-runc` for `runc`); all others never pass it. `docker inspect` shows the
+  twin and nothing of what it carries; ContainerStatus tells it.
 - Such a container starts while crishim serves, and not otherwise: also when somebody restarts it by hand.
 - `unified` and huge pages can be changed by UpdateContainerResources; crishim writes those files of the cgroup itself.
 - Status tells for each handler whether mounts can be recursively read-only. For mount options CRI has one word for the
@@ -174,7 +174,7 @@ def judged_engines(document: Sequence[Mapping[str, Any]]) -> list[JudgedEngine]:
     }
     for result in document:
         engine = result["engine"]
-        if engine["key"].startswith(VIRTUAL) or engine["key"].endswith(FRONT):
+        if engine["key"].startswith(VIRTUAL) or engine["key"].endswith(FRONTED):
             continue  # a few specs, on an engine of the table; or a row of its column
         store = ", containerd image store" if engine["key"].endswith("-containerd") else ""
         major, minor = (int(part) for part in engine["api_version"].split("."))
@@ -184,7 +184,7 @@ def judged_engines(document: Sequence[Mapping[str, Any]]) -> list[JudgedEngine]:
                 (major, minor),
                 passed_of[engine["key"]],
                 len(result["specs"]),
-                passed_of.get(f"{engine['key']}{FRONT}"),
+                passed_of.get(f"{engine['key']}{FRONTED}"),
             )
         )
     return found
