@@ -128,7 +128,7 @@ class Settings(BaseModel):
     """What holds the namespaces of new pods: `pause` is a process of the engine's per pod that only sleeps, `anchored`
     is crishim itself, which takes neither a process nor the time to start one and needs the runtime front
     (`crishim install-runtime`). `auto` is `anchored` where the front is there, else `pause`. Pods that share their PID
-    namespace need the process and have it, whatever is set. The default does the best there is."""
+    namespace have a process in any case, which reaps. The default does the best there is."""
 
     sandbox_image: str = ""
     """Image of the sandbox containers. Empty, the default, is the one that is part of crishim and needs no registry."""

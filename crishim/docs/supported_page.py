@@ -17,6 +17,7 @@ from crishim.engine.features import BELOW, FIRST_API, Feature, needs
 
 RESULTS = Path(__file__).parents[2] / "docs" / "conformance.json"
 VIRTUAL = "vm-"
+FRONTED = "-front"
 """How the keys of results begin that a virtual machine gave."""
 
 HEAD = """\
@@ -117,15 +118,15 @@ With it, these are in force on every engine; without, they are refused by name (
 | user namespaces of pods, volumes included | Linux 5.19 (tmpfs volumes: 6.3); overlay2 or containerd overlays |
 | limits of huge pages | cgroups that limit them |
 
-- Containers that ask for one of these, and those of anchored pods (`--carrier`; with the front all pods that do not
-  share their PID namespace), are run by the front's twin of their runtime (`crishim-runc` for `runc`); all others never
-  pass it. `docker inspect` shows the twin and nothing of what it carries; ContainerStatus tells it.
+- Containers that ask for one of these, and those of anchored pods (`--carrier`; with the front all pods), are run by
+  the front's twin of their runtime (`crishim-runc` for `runc`); all others never pass it. `docker inspect` shows the
+  twin and nothing of what it carries; ContainerStatus tells it.
 - Such a container starts while crishim serves, and not otherwise: also when somebody restarts it by hand.
 - `unified` and huge pages can be changed by UpdateContainerResources; crishim writes those files of the cgroup itself.
 - Status tells for each handler whether mounts can be recursively read-only. For mount options CRI has one word for the
   node: it is about the default handler.
-- A pod with a user namespace is anchored (`--carrier`), has its own network and IPC, and containers with PID namespaces
-  of their own. Its containers see the engine's files once more, with shifted owners; on disk these stay as they are.
+- A pod with a user namespace is anchored (`--carrier`), and has a network, IPC and PID namespaces that are not the
+  host's. Its containers see the engine's files once more, with shifted owners; on disk these stay as they are.
   As two overlays then lie over the same layers, `docker cp` and `docker commit` of a running one are not supported.
   Volumes must lie on a file system that can shift owners; the start of the container fails with its name otherwise.
 - Supplemental groups by the policy Strict need no front: the user's own group is named by number, and then no engine
@@ -161,19 +162,31 @@ class JudgedEngine:
     api_version: tuple[int, int]
     passed: int
     specs: int
+    fronted: int | None = None
+    """How many passed with the front of the runtime; None: it was not judged so."""
 
 
 def judged_engines(document: Sequence[Mapping[str, Any]]) -> list[JudgedEngine]:
     """The engines of the results."""
     found = []
+    passed_of = {
+        result["engine"]["key"]: sum(1 for spec in result["specs"] if spec["state"] == "passed") for result in document
+    }
     for result in document:
         engine = result["engine"]
-        if engine["key"].startswith(VIRTUAL):
-            continue  # a few specs, on an engine of the table
+        if engine["key"].startswith(VIRTUAL) or engine["key"].endswith(FRONTED):
+            continue  # a few specs, on an engine of the table; or a row of its column
         store = ", containerd image store" if engine["key"].endswith("-containerd") else ""
         major, minor = (int(part) for part in engine["api_version"].split("."))
-        passed = sum(1 for spec in result["specs"] if spec["state"] == "passed")
-        found.append(JudgedEngine(f"{engine['version']}{store}", (major, minor), passed, len(result["specs"])))
+        found.append(
+            JudgedEngine(
+                f"{engine['version']}{store}",
+                (major, minor),
+                passed_of[engine["key"]],
+                len(result["specs"]),
+                passed_of.get(f"{engine['key']}{FRONTED}"),
+            )
+        )
     return found
 
 
@@ -184,6 +197,9 @@ def page(engines: Sequence[JudgedEngine]) -> str:
     parts.append(_row("---", *("---" for _ in engines)))
     parts.append(_row("API", *(_dotted(engine.api_version) for engine in engines)))
     parts.append(_row("specs of critest passed", *(f"{engine.passed} of {engine.specs}" for engine in engines)))
+    if any(engine.fronted is not None for engine in engines):
+        fronted = ("not run" if engine.fronted is None else f"{engine.fronted} of {engine.specs}" for engine in engines)
+        parts.append(_row("with the front of the runtime", *fronted))
     parts += [_row(feature.value, *(_cell(feature, engine) for engine in engines)) for feature in Feature]
     parts.append("\n## What happens without\n")
     for feature in Feature:

@@ -33,7 +33,7 @@ from crishim.model import (
     PodSandboxConfig,
     ProfileType,
 )
-from crishim.runtime.anchored.carrier import need_twin
+from crishim.runtime.anchored.carrier import has_process, need_twin
 from crishim.runtime.anchored.pod import with_hostname
 from crishim.runtime.container_identity import settle_identity
 from crishim.runtime.container_remove import remove_known
@@ -80,6 +80,7 @@ async def create_container(
         host=rt.host(),
         settings=rt.settings,
         anchor=rt.anchor.network_mode if sandbox.anchored else "",
+        process=await rt.processes.ensure(sandbox.id) if has_process(sandbox) else "",
     )
     # In a thread where it looks at files: one on a file server that is away may hold it for ever.
     spec = await asyncio.to_thread(make_spec) if _names_files(config) else make_spec()

@@ -15,13 +15,14 @@ from crishim.errors import (
     EngineError,
     SandboxNotReady,
 )
-from crishim.model import ContainerState
+from crishim.model import ContainerState, NamespaceMode
+from crishim.runtime.anchored.carrier import has_process
 from crishim.runtime.anchored.pod import kinds_of
 from crishim.runtime.anchored.upkeep import words_for
 from crishim.runtime.container_stop import kill
 from crishim.runtime.container_update import set_cgroup_files, set_oom_score
 from crishim.runtime.core import Runtime
-from crishim.runtime.objects import Container
+from crishim.runtime.objects import Container, Sandbox
 from crishim.runtime.oci.asked import make_wish
 
 
@@ -87,10 +88,17 @@ async def _start(rt: Runtime, container: Container) -> None:
 async def _ask_to_start(rt: Runtime, container: Container) -> CRIError | None:
     sandbox = rt.index.sandbox(container.sandbox_id)
     needs_anchor = sandbox is not None and sandbox.anchored and not sandbox.host_network
-    for last in (not needs_anchor, True):
+    needs_process = sandbox is not None and has_process(sandbox) and _shares_processes(container, sandbox)
+    for last in (not (needs_anchor or needs_process), True):
         try:
             if needs_anchor:
                 await rt.anchor.ensure()
+            if needs_process:
+                process = await rt.processes.ensure(container.sandbox_id)
+                if container.live.pid_mode not in ("", f"container:{process}"):
+                    return EngineConflict(
+                        "the pod's process that it was created with was removed: a new container joins the new one"
+                    )
             with step("engine start", engine=True):
                 await rt.link.engine.start(container.id)
         except EngineError as error:
@@ -98,6 +106,8 @@ async def _ask_to_start(rt: Runtime, container: Container) -> CRIError | None:
                 return EngineConflict(
                     "the anchor that it was created with was removed: a new container has the new one"
                 )
+            if needs_process and not last and not await rt.processes.runs(container.sandbox_id):
+                continue
             if last or not isinstance(error, EngineConflict):
                 return error
             # The anchor does not run, and nobody has told us so.
@@ -107,6 +117,14 @@ async def _ask_to_start(rt: Runtime, container: Container) -> CRIError | None:
         else:
             return None
     raise AssertionError("the second round returns")
+
+
+def _shares_processes(container: Container, sandbox: Sandbox) -> bool:
+    """Whether it is to live in the PID namespace of its pod's process."""
+    linux = container.record.config.linux
+    context = linux.security_context if linux else None
+    options = context.namespace_options if context else None
+    return (options or sandbox.namespaces).pid is NamespaceMode.POD
 
 
 def _check_namespaces(rt: Runtime, container: Container, live: EngineContainer) -> None:

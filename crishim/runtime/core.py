@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from crishim.network.api import PodNetwork
     from crishim.network.namespaces import NetworkNamespaces
     from crishim.runtime.anchored.anchor import Anchor
+    from crishim.runtime.anchored.process import Processes
     from crishim.runtime.engine_link import EngineLink
     from crishim.runtime.host import Host
     from crishim.runtime.image_volumes import ImageVolumes
@@ -61,6 +62,8 @@ class Runtime:
     volumes: ImageVolumes
     anchor: Anchor
     """What containers of anchored pods name as their network."""
+    processes: Processes
+    """Those of anchored pods that share a PID namespace."""
     watch: Watch
     logs: Logs
     host: Callable[[], Host]

@@ -59,9 +59,9 @@ class Front:
         """The configuration as it is to be. Raises CRIError with what is wrong, in words."""
         if question.verb not in ("create", "exec"):
             raise InvalidArgument(f"{question.verb!r} is nothing that a front asks for")
-        if self._index.container(question.id) is None and self._index.sandbox(question.id) is None:
-            raise ContainerNotFound(f"{STRANGER} {question.id[:13]}; its runtimes are for its own containers only")
         edit = self._edit_of(self._index, question)
+        if edit is None and not (self._index.container(question.id) or self._index.sandbox(question.id)):
+            raise ContainerNotFound(f"{STRANGER} {question.id[:13]}; its runtimes are for its own containers only")
         if edit is None:
             raise InvalidArgument(f"there is nothing to carry for container {question.id[:13]}")
         if isinstance(edit, SlowEdit):

@@ -16,7 +16,7 @@ from crishim.aiokit.gather import gather_all
 from crishim.aiokit.locks import KeyedLocks
 from crishim.checkpoint.api import CheckpointStore
 from crishim.engine.api import Engine
-from crishim.engine.values import EngineEvent, EngineFacts, LogSpool
+from crishim.engine.values import ContainerSpec, EngineEvent, EngineFacts, LogSpool
 from crishim.errors import CheckpointFailed, CRIError, EngineUnavailable
 from crishim.front.abilities import recursing
 from crishim.front.markers import ExecMarkers
@@ -28,6 +28,7 @@ from crishim.network.api import Attached, PodAttachment, PodNetwork
 from crishim.network.namespaces import NetworkNamespaces
 from crishim.runtime import host, labels
 from crishim.runtime.anchored.anchor import Anchor
+from crishim.runtime.anchored.process import Processes
 from crishim.runtime.anchored.upkeep import Upkeep
 from crishim.runtime.core import Runtime, RuntimeSettings
 from crishim.runtime.engine_link import COMPARE_EVERY, EngineLink
@@ -107,17 +108,27 @@ class Node:
         self._facts: EngineFacts | None = None
         self._images = self._make_images()
         self._anchor = Anchor(self._engine_now, self._images, lambda: self._facts, lambda: self._host, str(desk or ""))
+        self._processes = Processes(
+            self._engine_now,
+            self._make_object,
+            self._anchor,
+            self._index,
+            self._records,
+            namespaces,
+            lambda: self._facts,
+            lambda: self._host,
+            self._settings,
+        )
         self._upkeep = Upkeep(
             engine=engine,
             anchor=self._anchor,
+            processes=self._processes,
             index=self._index,
             records=self._records,
             namespaces=namespaces,
             locks=self._locks,
-            images=self._images,
-            facts=lambda: self._facts,
             host=lambda: self._host,
-            settings=self._settings,
+            images=self._images,
             background=self._background,
         )
         self._reconciler = Reconciler(
@@ -161,6 +172,11 @@ class Node:
             facts=lambda: self._link.last_facts,
         )
 
+    async def _make_object(self, name: str, spec: ContainerSpec) -> str:
+        image = await self._images.ensure_sandbox_image()
+        with self._images.hold(image):
+            return await self._engine_now().create(name, replace(spec, image=image))
+
     def _engine_now(self) -> Engine:
         # While a new connection is being read, the link does not give the engine out yet.
         return self._engine if self._reading else self._link.engine
@@ -183,6 +199,7 @@ class Node:
             images=self._images,
             volumes=self._volumes,
             anchor=self._anchor,
+            processes=self._processes,
             watch=self._watch,
             logs=self._logs,
             host=lambda: self._host,
@@ -238,6 +255,7 @@ class Node:
         first = not self._link.loaded
         self._facts = facts
         self._anchor.forget()  # the engine may have been started again
+        self._processes.forget()
         self._reading = True
         try:
             await self.compare()

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from crishim.aiokit.gather import gather_all
 from crishim.aiokit.steps import step
 from crishim.checkpoint.record import Phase, SandboxRecord
 from crishim.errors import EngineNotFound, InvalidArgument
+from crishim.runtime.anchored.carrier import shares_processes
 from crishim.runtime.attachment import make_attachment
 from crishim.runtime.container_stop import end_container, kill
 from crishim.runtime.core import Runtime
+from crishim.runtime.objects import Sandbox
 
 
 async def stop_pod_sandbox(rt: Runtime, sandbox_id: str) -> None:
@@ -48,6 +51,11 @@ async def stop_held(rt: Runtime, sandbox_id: str) -> None:
         await gather_all(end_container(rt, c.id, grace=0) for c in rt.index.containers_of(sandbox_id))
     with step("network detach"):
         await _detach(rt, sandbox_id)
+    if (sandbox := rt.index.sandbox(sandbox_id)) is not None and sandbox.anchored:
+        # While what it lives in is held: who is killed in between leaves none in namespaces that are nobody's.
+        await _end_anchored(rt, sandbox)
+        await gather_all((_forget_network(rt, sandbox_id), _unpin(rt, sandbox_id)))
+        return
     # The network was given back, so the namespace may go; the kernel takes its time for it.
     await gather_all((_forget_network(rt, sandbox_id), _unpin(rt, sandbox_id), _end_process(rt, sandbox_id)))
 
@@ -74,9 +82,15 @@ async def _unpin(rt: Runtime, sandbox_id: str) -> None:
         await rt.namespaces.unpin(sandbox_id)
 
 
+async def _end_anchored(rt: Runtime, sandbox: Sandbox) -> None:
+    if shares_processes(sandbox.record.config):
+        with step("stop process"):
+            await rt.processes.end(sandbox.id, partial(kill, rt))
+
+
 async def _end_process(rt: Runtime, sandbox_id: str) -> None:
     sandbox = rt.index.sandbox(sandbox_id)
-    if sandbox is None or sandbox.anchored:
+    if sandbox is None:
         return
     # Not seen yet: it may run.
     if sandbox.seen and not sandbox.running:

@@ -14,6 +14,8 @@ from tests.env.engine import TestEngine
 
 JUDGE = "test_critest.py"
 ROUNDS = "test_rounds.py"
+FRONTED = os.environ.get("CRISHIM_TEST_FRONT") == "1"
+"""Whether the engine's fronts ask the judged server."""
 SEED = int(os.environ.get("CRISHIM_CRITEST_SEED") or critest.fresh_seed())
 
 
@@ -64,7 +66,9 @@ def base_seed() -> int:
 def judged(critest_program: Path, engine: TestEngine, world_folder: Path) -> Judged:
     """critest's run against crishim on the shared engine, in a world in which nothing else happens meanwhile."""
     place = world_folder / "tmp" / "judged"
-    identity = results.identify(engine.api)
+    identity = results.identify(engine.api, front=FRONTED)
+    if FRONTED:
+        engine.front_asks(place / "crishim" / "run" / "front.sock")
     began = time.monotonic()
     with (
         results.keep_logs(place, cache.folder("results", identity.key)),

@@ -1,8 +1,8 @@
 """``make matrix``: contract checks, crictl and critest on each engine, in a pytest session and a world of its own.
 
-``python -m tests.conformance.matrix [--engine KEY ...] [-- PYTEST-ARGUMENT ...]``, as root, outside a test world: tools
-and engines are made ready first, which may download.  Goes on after a session that failed; ends on one line with the
-sums.
+``python -m tests.conformance.matrix [--engine KEY ...] [--front] [-- PYTEST-ARGUMENT ...]``, as root, outside a test
+world: tools and engines are made ready first, which may download.  On one engine critest then judges once more, with
+the front of the runtime.  Goes on after a session that failed; ends on one line with the sums.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ from pathlib import Path
 
 from tests.conformance import cache, debian, engines, tools
 from tests.conformance.engines import MATRIX, MatrixEngine
+from tests.conformance.results import FRONT
 from tests.env.cache import ROOT
 
 JUDGES = ("tests/contract/test_engine.py", "tests/conformance")
 """What decides on an engine: its contract; the walk of crictl, and critest."""
+CRITEST = "tests/conformance/test_critest.py"
 LIMIT = 1500
 """Seconds for one engine's session."""
 KINDS = ("passed", "failed", "skipped", "xfailed")
@@ -52,6 +54,13 @@ class Outcome:
 def judge(engine: MatrixEngine, arguments: Sequence[str] = ()) -> Outcome:
     """Run an engine's session.  ``arguments``: more of them for pytest."""
     return session(engine, engine.key, [*JUDGES, *arguments], LIMIT)
+
+
+def judge_front(engine: MatrixEngine, arguments: Sequence[str] = ()) -> Outcome:
+    """Run critest on an engine whose runtime has the front."""
+    # The walk over the embedded network is about the network, and was made without it.
+    only = ["--deselect", f"{CRITEST}::test_networking_on_the_embedded_network"]
+    return session(engine, f"{engine.key}{FRONT}", [CRITEST, *only, *arguments], LIMIT, {"CRISHIM_TEST_FRONT": "1"})
 
 
 def session(
@@ -105,6 +114,7 @@ def main(arguments: Sequence[str]) -> int:
     keys = [engine.key for engine in MATRIX]
     parser = argparse.ArgumentParser(prog="python -m tests.conformance.matrix", description=__doc__)
     parser.add_argument("--engine", action="append", choices=keys, help="only this one (may be repeated)")
+    parser.add_argument("--front", action="store_true", help="critest with the front of the runtime, and nothing else")
     parser.add_argument("pytest", nargs="*", help="more arguments for pytest")
     chosen = parser.parse_args(arguments)
     not_run = ""
@@ -114,9 +124,14 @@ def main(arguments: Sequence[str]) -> int:
         not_run = f"conformance: not run ({error})"
     outcomes = []
     for engine in MATRIX:
-        if chosen.engine is None or engine.key in chosen.engine:
+        if chosen.engine is not None and engine.key not in chosen.engine:
+            continue
+        if not chosen.front:
             print(f"== engine {engine.key}", flush=True)
             outcomes.append(judge(engine, chosen.pytest))
+        if chosen.front or (engine.front and not chosen.pytest):
+            print(f"== engine {engine.key}, with the front", flush=True)
+            outcomes.append(judge_front(engine, chosen.pytest))
     total = sum((outcome.counts for outcome in outcomes), Counter())
     print("\n".join(["", *map(str, outcomes), *filter(None, [not_run])]))
     print(", ".join(f"{total[kind]} {kind}" for kind in KINDS))

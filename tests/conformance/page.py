@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.conformance import results, verdict
 from tests.conformance.critest import Spec
-from tests.conformance.results import VIRTUAL, Result
+from tests.conformance.results import FRONT, VIRTUAL, Result
 from tests.conformance.verdict import Expected
 from tests.env.cache import ROOT
 
@@ -59,11 +59,8 @@ def page(found: Sequence[Result], expected: Expected) -> str:
     on_host = [result for result in found if not result.engine.key.startswith(VIRTUAL)]
     for result in on_host:
         states = " | ".join(str(len(result.of_state(state))) for state in ("passed", "failed", "skipped"))
-        engine = (
-            f"Docker {result.engine.version}{', containerd image store' * result.engine.key.endswith('-containerd')}"
-        )
         parts.append(
-            f"| {engine} | {result.engine.api_version} | {states} | {len(result.specs)} "
+            f"| {_named(result)} | {result.engine.api_version} | {states} | {len(result.specs)} "
             f"| `{result.crishim}` | {result.seed} |\n"
         )
     parts += [_virtual(result) for result in found if result not in on_host]
@@ -71,6 +68,13 @@ def page(found: Sequence[Result], expected: Expected) -> str:
     parts.append("\n## What does not pass, and why\n")
     parts += _reasons(on_host, expected)
     return "".join(parts)
+
+
+def _named(result: Result) -> str:
+    plain = result.engine.key.removesuffix(FRONT)
+    words = [f"Docker {result.engine.version}"]
+    words += ["containerd image store"] * plain.endswith("-containerd")
+    return ", ".join([*words, *["with the front of the runtime"] * (plain != result.engine.key)])
 
 
 def _virtual(result: Result) -> str:

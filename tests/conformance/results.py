@@ -20,6 +20,9 @@ from tests.env.http_api import EngineApi
 CONTAINERD_STORE = "io.containerd.snapshotter.v1"
 """The ``driver-type`` of an engine whose images containerd keeps (Docker API, GET /info, DriverStatus)."""
 
+FRONT = "-front"
+"""How the keys end of engines that are judged with the front of their runtime; without it, as in expected.toml."""
+
 VIRTUAL = "vm-"
 """How the keys of results begin that the virtual machine gave; its Debian suite follows."""
 
@@ -29,16 +32,18 @@ class EngineIdentity:
     """An engine as it describes itself."""
 
     key: str
-    """Major version, with ``-containerd`` behind it where containerd keeps the images: as in expected.toml."""
+    """Major version, with ``-containerd`` behind it where containerd keeps the images, and then ``-front`` where the
+    runtime's front is there: as in expected.toml."""
     version: str
     api_version: str
 
 
-def identify(api: EngineApi) -> EngineIdentity:
-    """Ask an engine who it is.  Raises OSError, EngineApiError."""
+def identify(api: EngineApi, *, front: bool = False) -> EngineIdentity:
+    """Ask an engine who it is; ``front``: whether it is judged with the front.  Raises OSError, EngineApiError."""
     version, info = api.call("GET", "/version"), api.call("GET", "/info")
     store = "-containerd" if ["driver-type", CONTAINERD_STORE] in (info["DriverStatus"] or ()) else ""
-    return EngineIdentity(version["Version"].partition(".")[0] + store, version["Version"], version["ApiVersion"])
+    key = version["Version"].partition(".")[0] + store + FRONT * front
+    return EngineIdentity(key, version["Version"], version["ApiVersion"])
 
 
 @dataclass(frozen=True)

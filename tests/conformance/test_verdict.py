@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +107,18 @@ def test_a_list_that_contradicts_itself_is_refused(group: list[dict[str, Any]], 
 
 
 def test_the_list_in_the_tree_is_sound() -> None:
-    assert set(verdict.load().reasons) == {"20", "26", "28", "28-containerd"}
+    plain = {"20", "26", "28", "28-containerd"}
+    reasons = verdict.load().reasons
+    assert set(reasons) == plain | {f"{key}{results.FRONT}" for key in plain}
+
+
+def test_with_the_front_nothing_fails_but_nri_and_apparmor() -> None:
+    reasons = verdict.load().reasons
+    fronted = [set(specs) for key, specs in reasons.items() if key.endswith(results.FRONT)]
+    assert all(listed == fronted[0] for listed in fronted)
+    assert Counter(name.removeprefix("[k8s.io] ").split()[0] for name in fronted[0]) == {"NRI": 13, "AppArmor": 9}
+    for key, specs in reasons.items():
+        assert fronted[0] <= set(specs), f"{key}: what passes without the front passes with it"
 
 
 def test_results_are_kept_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,15 +7,15 @@ from crishim.errors import FrontFailed
 from crishim.model import NamespaceMode, NamespaceOption, PodSandboxConfig
 from crishim.runtime.core import RuntimeSettings
 from crishim.runtime.host import Host
+from crishim.runtime.objects import Sandbox
 
 
 def choose_carrier(config: PodSandboxConfig, runtime: str, host: Host, settings: RuntimeSettings) -> Carrier:
     """The carrier of a pod that the engine's `runtime` is to run.
 
-    A PID namespace that containers share needs a process that reaps: such pods have one, whatever is set. Raises
-    FrontFailed where `anchored` is set and the runtime has no front.
+    Raises FrontFailed where `anchored` is set and the runtime has no front.
     """
-    if settings.carrier == "pause" or options_of(config).pid is NamespaceMode.POD:
+    if settings.carrier == "pause":
         return Carrier.PAUSE
     if host.twin_of(runtime) is not None:
         return Carrier.ANCHORED
@@ -35,6 +35,16 @@ def need_twin(runtime: str, host: Host) -> str:
 def missing_front(runtime: str) -> str:
     """Words for the want of a front."""
     return f"the engine's runtime {runtime!r} has no front that asks this server: `crishim install-runtime` makes one"
+
+
+def shares_processes(config: PodSandboxConfig) -> bool:
+    """Whether the pod's containers share a PID namespace: even an anchored pod then has a process, which reaps."""
+    return options_of(config).pid is NamespaceMode.POD
+
+
+def has_process(sandbox: Sandbox) -> bool:
+    """Whether it is an anchored pod with a process."""
+    return sandbox.anchored and shares_processes(sandbox.record.config)
 
 
 def options_of(config: PodSandboxConfig) -> NamespaceOption:

@@ -27,10 +27,8 @@ def for_anchored(spec: ContainerSpec, sandbox_id: str) -> ContainerSpec:
     return replace(spec, labels={**spec.labels, **labels.make_anchored_labels(sandbox_id)})
 
 
-def spec_again(
-    record: SandboxRecord, *, image: str, facts: EngineFacts, host: Host, settings: RuntimeSettings
-) -> ContainerSpec:
-    """The spec of the object of a pod that is there, for another one. Raises UnknownRuntimeHandler.
+def spec_again(record: SandboxRecord, facts: EngineFacts, host: Host, settings: RuntimeSettings) -> ContainerSpec:
+    """The spec of a pod that is there, as of a sandbox, without its image. Raises UnknownRuntimeHandler.
 
     The pod has its user namespace, whether or not a new one could have it: it is none of the engine's business.
     """
@@ -38,9 +36,8 @@ def spec_again(
     if linux is not None and (context := linux.security_context) is not None and context.namespace_options is not None:
         options = replace(context.namespace_options, userns_options=None)
         config = replace(config, linux=replace(linux, security_context=replace(context, namespace_options=options)))
-    spec = make_sandbox_spec(config, record.runtime_handler, image=image, facts=facts, host=host, settings=settings)
-    spec = replace(spec, labels=labels.make_sandbox_labels(record.config, record.runtime_handler))
-    return for_anchored(spec, record.id)
+    spec = make_sandbox_spec(config, record.runtime_handler, image="", facts=facts, host=host, settings=settings)
+    return replace(spec, labels=labels.make_sandbox_labels(record.config, record.runtime_handler))
 
 
 async def find_object(engine: Engine, sandbox: Sandbox) -> EngineContainer | None:

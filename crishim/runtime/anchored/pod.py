@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from crishim.checkpoint.record import ContainerRecord, SandboxRecord
-from crishim.model import NamespaceMode, PodSandboxConfig
+from crishim.checkpoint.record import SandboxRecord
+from crishim.model import Mount, NamespaceMode, PodSandboxConfig
 from crishim.network.held import SHM, Kind, Wanted
 from crishim.runtime.anchored.carrier import options_of
 from crishim.runtime.oci.mounts import SHM as DEV_SHM
@@ -106,14 +106,14 @@ def _of_users_ipc(config: PodSandboxConfig) -> dict[str, str]:
     return {key: value for key, value in sysctls.items() if not key.replace("/", ".").startswith("net.")}
 
 
-def with_pod(wish: Wish | None, sandbox: SandboxRecord, container: ContainerRecord, folder: str) -> Wish:
-    """The wish of an anchored pod's container, with the pod's namespaces and files.
+def with_pod(wish: Wish | None, sandbox: SandboxRecord, mounts: Sequence[Mount], folder: str) -> Wish:
+    """The wish of an anchored pod's container, or of its own process, with the pod's namespaces and files.
 
-    `folder`: that of the pod. What the container itself has mounted somewhere is what it finds there.
+    `folder`: that of the pod. `mounts`: what the container itself has mounted somewhere is what it finds there.
     """
     kinds, user = kinds_of(sandbox.config), own_user(options_of(sandbox.config))
-    shifted = (destination_of(m.container_path) for m in container.config.mounts if m.uid_mappings or m.gid_mappings)
-    taken = {destination_of(mount.container_path) for mount in container.config.mounts}
+    shifted = (destination_of(m.container_path) for m in mounts if m.uid_mappings or m.gid_mappings)
+    taken = {destination_of(mount.container_path) for mount in mounts}
     paths: dict[NamespaceKind, str] = {
         kind: sandbox.netns_path if kind == "network" else os.path.join(folder, kind) for kind in sorted(kinds)
     }

@@ -11,19 +11,19 @@ from crishim.aiokit.background import Background
 from crishim.aiokit.locks import KeyedLocks
 from crishim.checkpoint.record import Carrier, SandboxRecord
 from crishim.engine.api import Engine
-from crishim.engine.values import EngineContainer, EngineEvent, EngineFacts
+from crishim.engine.values import EngineContainer, EngineEvent
 from crishim.errors import CRIError
 from crishim.images.service import Images
 from crishim.network.namespaces import NetworkNamespaces
 from crishim.runtime import labels
 from crishim.runtime.anchored.anchor import Anchor
-from crishim.runtime.anchored.object import find_object, spec_again
+from crishim.runtime.anchored.carrier import shares_processes
+from crishim.runtime.anchored.object import find_object
 from crishim.runtime.anchored.pod import kinds_of
+from crishim.runtime.anchored.process import Processes
 from crishim.runtime.anchored.shifted import has_shifted, release_shifted, shifted_for
-from crishim.runtime.core import RuntimeSettings
 from crishim.runtime.host import Host
 from crishim.runtime.index import Index
-from crishim.runtime.names import make_sandbox_name
 from crishim.runtime.objects import Container, Sandbox
 from crishim.runtime.records import Records
 
@@ -39,14 +39,13 @@ class Upkeep:
 
     engine: Engine
     anchor: Anchor
+    processes: Processes
     index: Index
     records: Records
     namespaces: NetworkNamespaces
     locks: KeyedLocks
     images: Images
-    facts: Callable[[], EngineFacts | None]
     host: Callable[[], Host]
-    settings: RuntimeSettings
     background: Background
 
     async def holds(self, record: SandboxRecord) -> bool:
@@ -67,6 +66,8 @@ class Upkeep:
             if sandbox is None or not sandbox.anchored:
                 continue
             having.add(sandbox.id)
+            if not live.pid:
+                self.processes.forget(live.id)
             # One that is being made or taken away knows better.
             if sandbox.record.object_id != live.id and sandbox.ready and not self.locks.locked(sandbox.id):
                 await self.records.try_change(sandbox.id, _with_object(live.id))
@@ -83,8 +84,9 @@ class Upkeep:
             return
         await alone(self.anchor.name, self.anchor.ensure(look=True, wait=False))
         for sandbox in pods:
-            if sandbox.id in lacking:
-                await alone(sandbox.id, self.make_again(sandbox.id, wait=False))
+            if sandbox.id in lacking or shares_processes(sandbox.record.config):
+                again = self.make_again(sandbox.id, look=sandbox.id in lacking, wait=False)
+                await alone(sandbox.id, again)
             for container in self.index.containers_of(sandbox.id):
                 await alone(container.id, self._check(sandbox, container))
 
@@ -100,25 +102,23 @@ class Upkeep:
                 log.warning("the namespaces of sandbox %s are gone: it is not ready any more", sandbox_id[:13])
             self.index.put_sandbox(replace(now, held=held))
 
-    async def make_again(self, sandbox_id: str, *, wait: bool = True) -> None:
-        """Make the object of a pod that runs, unless there is one. `wait`: also until a sandbox image is pulled."""
-        # Before the lock: a pull takes its time, in which the pod can be stopped.
-        image = await self.images.ensure_sandbox_image(wait=wait)
+    async def make_again(self, sandbox_id: str, *, look: bool = True, wait: bool = True) -> None:
+        """Make the object of a pod that runs, unless there is one; where the pod has a process, it runs then.
+
+        `look`: ask the engine also where a process is known to run. `wait`: also until a sandbox image is pulled.
+        """
+        if look:  # before the lock: a pull takes its time, in which the pod can be stopped
+            await self.images.ensure_sandbox_image(wait=wait)
         async with self.locks.hold(sandbox_id):
             sandbox = self.index.sandbox(sandbox_id)
-            facts = self.facts()
-            if sandbox is None or not sandbox.anchored or not sandbox.ready or facts is None:
+            if sandbox is None or not sandbox.anchored or not sandbox.ready:
+                return
+            if shares_processes(sandbox.record.config):
+                await self.processes.ensure(sandbox_id, look=look)
                 return
             live = await find_object(self.engine, sandbox)
-            if live is None:
-                log.info("the engine's object of sandbox %s was gone: it is made again", sandbox_id[:13])
-            object_id = live.id if live is not None else await self._make_object(sandbox, image, facts)
-            await self.records.try_change(sandbox_id, _with_object(object_id))
-
-    async def _make_object(self, sandbox: Sandbox, image: str, facts: EngineFacts) -> str:
-        spec = spec_again(sandbox.record, image=image, facts=facts, host=self.host(), settings=self.settings)
-        with self.images.hold(image):
-            return await self.engine.create(make_sandbox_name(sandbox.metadata), spec)
+            object_id = live.id if live is not None else await self.processes.make_object(sandbox_id)
+            await self.processes.note(sandbox_id, object_id)
 
     def release(self, container: Container) -> None:
         """A container has gone, perhaps by somebody else's hand: what was mounted for it goes, too."""
@@ -130,7 +130,9 @@ class Upkeep:
     async def _release_left(self, sandbox: Sandbox) -> None:
         """What is mounted for containers that went while nobody looked."""
         for container_id in await shifted_for(self.namespaces, sandbox):
-            if self.index.container(container_id) is None:
+            now = self.index.sandbox(sandbox.id)
+            process = now.object_id if now is not None else ""
+            if container_id != process and self.index.container(container_id) is None:
                 await release_shifted(self.namespaces, sandbox, container_id)
 
     async def _check(self, sandbox: Sandbox, container: Container) -> None:
@@ -151,6 +153,8 @@ class Upkeep:
         if event.id == self.anchor.id and event.action in _ENDS:
             self.anchor.forget()
             return self._hold_up
+        if event.action in _ENDS:
+            self.processes.forget(event.id)
         if event.action == "destroy" and (sandbox_id := labels.anchored_id(event.attributes)):
             sandbox = self.index.sandbox(sandbox_id)
             if sandbox is not None and sandbox.ready and sandbox.record.object_id in ("", event.id):

@@ -44,10 +44,12 @@ def make_container_spec(
     host: Host,
     settings: RuntimeSettings,
     anchor: str = "",
+    process: str = "",
 ) -> ContainerSpec:
     """Decide all about a container before anything is done, but who its process is where the image's accounts count.
 
-    `anchor`: what a container of an anchored pod says of its network. The images of mounts are those of `image_ref`.
+    `anchor`: what a container of an anchored pod says of its network. `process`: the engine's id of the process whose
+    PID namespace the containers of such a pod share. The images of mounts are those of `image_ref`.
     Raises InvalidArgument, UnsupportedField and the named errors of mounts.
     """
     linux = config.linux or LinuxContainerConfig()
@@ -64,6 +66,7 @@ def make_container_spec(
         target_in_pod,
         f"{_CONTEXT}.namespace_options",
         anchor=anchor,
+        process=process,
     )
     privileged = context.privileged
     add, drop = security.make_capabilities(context.capabilities, f"{_CONTEXT}.capabilities", ways)

@@ -10,7 +10,7 @@ from crishim.model import NamespaceMode, NamespaceOption, UserNamespace
 from crishim.runtime.spec.ways import Beyond, Ways
 
 _IDS = 2**32 - 1
-_ONLY_OWN_PID = "with a user namespace of the pod, containers have PID namespaces of their own, or another container's"
+_NOT_THE_HOSTS = "the host's does not go with a user namespace of the pod"
 _POD, _CONTAINER, _NODE, _TARGET = NamespaceMode.POD, NamespaceMode.CONTAINER, NamespaceMode.NODE, NamespaceMode.TARGET
 
 
@@ -56,13 +56,14 @@ def make_container_modes(
     field: str,
     *,
     anchor: str = "",
+    process: str = "",
 ) -> Modes:
     """Namespaces of a container in a pod with the options `pod`.
 
     `options` None: as the pod, with the PID namespace that POD means. `target_in_pod` resolves the id of a running
     container of the same pod or raises. `anchor`: what a container of an anchored pod says of its network; the front
-    puts the pod's namespaces in the place of those that are said here. Raises InvalidArgument for a contradiction with
-    the pod.
+    puts the pod's namespaces in the place of those that are said here. `process`: id of the engine's container whose
+    PID namespace such a pod shares; empty: it shares none. Raises InvalidArgument for a contradiction with the pod.
     """
     options = options or NamespaceOption(network=pod.network, ipc=pod.ipc, pid=pod.pid if anchor else _POD)
     if options.network is not pod.network:
@@ -73,15 +74,15 @@ def make_container_modes(
         check_user_namespace(options.userns_options, f"{field}.userns_options")
     elif options.userns_options not in (None, user):
         raise InvalidArgument("is not the pod's user namespace", field=f"{field}.userns_options")
-    elif options.pid in (_NODE, _POD):
-        raise UnsupportedField(_ONLY_OWN_PID, field=f"{field}.pid")
+    elif options.pid is _NODE:
+        raise UnsupportedField(_NOT_THE_HOSTS, field=f"{field}.pid")
     if options.target_id and options.pid is not _TARGET:
         raise InvalidArgument("only counts with pid TARGET", field=f"{field}.target_id")
     joined = f"container:{sandbox_id}"
     if options.pid is _POD:
-        if anchor:
+        if anchor and not process:
             raise _contradiction("pid", options.pid, pod.pid, field)
-        pid = joined
+        pid = f"container:{process}" if anchor else joined
     elif options.pid is _CONTAINER:
         pid = ""
     elif options.pid is _NODE:
@@ -112,11 +113,9 @@ def own_user(options: NamespaceOption) -> UserNamespace | None:
 
 def _check_beside_user(options: NamespaceOption, field: str) -> None:
     """What a user namespace of the pod's own cannot go with: nobody in it may mount what belongs to the host's."""
-    for name in ("network", "ipc"):
+    for name in ("network", "ipc", "pid"):
         if getattr(options, name) is _NODE:
-            raise UnsupportedField("the host's does not go with a user namespace of the pod", field=f"{field}.{name}")
-    if options.pid is not _CONTAINER:
-        raise UnsupportedField(_ONLY_OWN_PID, field=f"{field}.pid")
+            raise UnsupportedField(_NOT_THE_HOSTS, field=f"{field}.{name}")
 
 
 def check_user_namespace(user: UserNamespace | None, field: str, ways: Ways | None = None) -> None:

@@ -126,8 +126,9 @@ def remove_containers(api: EngineApi) -> None:
 
 
 def astray(server: CrishimServer, api: EngineApi) -> list[str]:
-    """Containers that run and are not in the network namespace that is pinned for their pod."""
-    query = {"filters": f'{{"label": ["{LABEL}=container"]}}'}
+    """Containers, and processes of anchored pods, that run and are not in the network namespace that is pinned for
+    their pod."""
+    query = {"filters": f'{{"label": ["{LABEL}", "io.kubernetes.sandbox.id"]}}'}
     found = []
     for row in api.call("GET", "/containers/json", query):
         pin = server.pins / f"crishim-{row['Labels']['io.kubernetes.sandbox.id']}"

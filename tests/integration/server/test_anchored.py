@@ -215,10 +215,13 @@ def test_the_engine_restarts(own_world: CrishimServer, own: FrontedEngine) -> No
     pod = anchored_pod(own_world)
     container_id, ip, pinned = pod.start(inside()), pod.status().network.ip, pins(own_world, pod)
     pod.say("echo kept > /dev/shm/file", linux=IN_IT)
+    sharing = Pod(own_world)
+    shared, shared_pins = sharing.start(), pins(own_world, sharing)
     own.restart()
     until(lambda: listed_states(own_world).get(container_id) == EXITED, "the container's end")
     own_world.wait_ready()
-    assert listed_states(own_world) == {pod.id: READY, container_id: EXITED}
+    assert listed_states(own_world) == {pod.id: READY, container_id: EXITED, sharing.id: READY, shared: EXITED}
+    assert namespaces(pid_of(own.api, sharing.start(make_container(attempt=1)))) == shared_pins
     assert (pod.status().network.ip, pins(own_world, pod)) == (ip, pinned)
     until(lambda: len(anchors(own.api)) == 1, "an anchor")
     assert pod.say("cat /dev/shm/file", linux=IN_IT) == "kept\n"
@@ -236,7 +239,9 @@ def test_pods_of_both_carriers(world: CrishimServer, engine: TestEngine) -> None
     world.start()
     paused = anchored_pod(world)
     assert inspect(engine.api, paused.id)["State"]["Status"] == "running"
-    assert inspect(engine.api, sharing.id)["State"]["Status"] == "running"
+    process = object_of(engine.api, sharing)
+    assert process is not None
+    assert process["State"]["Status"] == "running"
     states = {pod.id: READY for pod in (old, sharing, paused)} | dict.fromkeys(kept, RUNNING)
     assert listed_states(world) == states
     assert old.say("echo still", linux=IN_IT) == "still\n"

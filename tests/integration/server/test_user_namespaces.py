@@ -28,6 +28,7 @@ from tests.integration.server.pods import (
 )
 from tests.integration.server.residue import assert_nothing_left, assert_store_empty
 from tests.integration.server.serving import CALL, CrishimServer, code, text
+from tests.integration.server.waiting import until
 
 pytestmark = pytest.mark.engine
 
@@ -173,7 +174,7 @@ def test_what_does_not_go_with_it(world: CrishimServer) -> None:
     invalid, unsupported = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION
     for options, wanted, field in (
         (pb.NamespaceOption(pid=pb.CONTAINER, userns_options=other), invalid, "uids[0].container_id"),
-        (pb.NamespaceOption(pid=pb.POD, userns_options=USER), unsupported, "namespace_options.pid"),
+        (pb.NamespaceOption(pid=pb.NODE, userns_options=USER), unsupported, "namespace_options.pid"),
         (pb.NamespaceOption(pid=pb.CONTAINER, network=pb.NODE, userns_options=USER), unsupported, "options.network"),
         (pb.NamespaceOption(pid=pb.CONTAINER, ipc=pb.NODE, userns_options=USER), unsupported, "options.ipc"),
     ):
@@ -191,3 +192,37 @@ def test_what_does_not_go_with_it(world: CrishimServer) -> None:
         with pytest.raises(grpc.RpcError) as refused:
             pod.create(make_container(**({"linux": IN_IT} | changes)))
         assert (code(refused.value), field in text(refused.value)) == (invalid, True), text(refused.value)
+
+
+def test_shared_processes(world: CrishimServer, fronted: FrontedEngine) -> None:
+    """A pod with a user namespace and one PID namespace: its process is first in there, and comes again if killed."""
+    options = pb.NamespaceOption(pid=pb.POD, userns_options=USER)
+    inside = linux(namespace_options=options)
+    pod = Pod(world, make_pod(world, linux=pod_linux(namespace_options=options)))
+    name = f"k8s_POD_{pod.config.metadata.name}_default_{pod.config.metadata.uid}_0"
+    kinds = ("net", "ipc", "uts", "user", "pid")
+
+    def namespaces(container: str) -> list[str]:
+        return [os.readlink(f"/proc/{pid_of(fronted.api, container)}/ns/{kind}") for kind in kinds]
+
+    container_id = pod.start(make_container(linux=inside))
+    before = namespaces(container_id)
+    assert namespaces(name) == before
+    assert os.readlink("/proc/self/ns/user") not in before
+    script = "cat /proc/1/comm /proc/self/uid_map; ps | grep -c 'sh -c'; stat -c %u:%g / /proc/1; hostname"
+    said = exec_in(world, container_id, script).split()
+    assert said[:4] == ["pause", "0", str(HOST_ID), str(LENGTH)]
+    assert said[-1] == pod.config.hostname
+    world.restart()
+    assert pod.say("cat /proc/1/comm", linux=inside) == "pause\n"
+    ip = pod.status().network.ip
+    fronted.api.call("POST", f"/containers/{name}/kill")
+    until(lambda: container_status(world, container_id).state == pb.CONTAINER_EXITED, "the end of all processes")
+    again = pod.start(make_container(attempt=1, linux=inside))
+    assert namespaces(again) == namespaces(name)
+    assert namespaces(again)[:-1] == before[:-1]
+    assert (pod.status().network.ip, pod.status().state) == (ip, pb.SANDBOX_READY)
+    fronted.api.call("DELETE", f"/containers/{name}", {"force": "1"})
+    assert pod.say("cat /proc/1/comm", linux=inside) == "pause\n", "another one"
+    pod.remove()
+    assert mounts_below(world.folder) == []

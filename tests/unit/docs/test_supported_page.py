@@ -29,11 +29,14 @@ def test_a_cell_follows_the_engines_api() -> None:
             "specs": [{"state": "passed"}, {"state": "failed"}],
         }
 
-    shown = page(judged_engines([result("20", "20.10.24", "1.41"), result("28-containerd", "28.5.2", "1.51")]))
+    results = [result("20", "20.10.24", "1.41"), result("28-containerd", "28.5.2", "1.51")]
+    results.append(result("20-front", "20.10.24", "1.41"))
+    shown = page(judged_engines(results))
     rows = [[cell.strip() for cell in line.strip("| ").split("|")] for line in shown.splitlines() if line[:1] == "|"]
     assert rows[0] == ["Docker Engine", "20.10.24", "28.5.2, containerd image store"]
     assert rows[2] == ["API", "1.41", "1.51"]
     assert rows[3][1:] == ["1 of 2", "1 of 2"]
+    assert rows[4] == ["with the front of the runtime", "1 of 2", "not run"]
     cells = {row[0]: row[1:] for row in rows}
     assert cells[Feature.IMAGE_MOUNTS.value] == ["no", "yes"]
     assert cells[Feature.CDI_DEVICES.value] == ["no", "where switched on"]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from crishim.checkpoint.record import Carrier, ContainerRecord
+from crishim.checkpoint.record import Carrier
+from crishim.engine.values import ContainerSpec
 from crishim.errors import FrontFailed, InvalidArgument
 from crishim.model import (
     ContainerConfig,
+    IDMapping,
     LinuxPodSandboxConfig,
     LinuxSandboxSecurityContext,
     Mount,
@@ -18,11 +21,14 @@ from crishim.model import (
     NamespaceOption,
     PodSandboxConfig,
     PodSandboxMetadata,
+    UserNamespace,
 )
-from crishim.runtime.anchored.carrier import choose_carrier, need_twin
+from crishim.runtime.anchored.carrier import choose_carrier, need_twin, shares_processes
 from crishim.runtime.anchored.pod import kinds_of, make_wanted, with_hostname, with_pod
+from crishim.runtime.anchored.process import make_object_spec
 from crishim.runtime.core import RuntimeSettings
 from crishim.runtime.host import Host
+from crishim.runtime.labels import make_anchored_labels
 from crishim.runtime.objects import Sandbox
 from crishim.runtime.oci.wish import Wish
 from crishim.runtime.spec.namespaces import make_container_modes
@@ -33,7 +39,7 @@ FRONTED, BARE = Host(twins={"runc": "crishim-runc"}), Host()
 
 def config_of(**changes: Any) -> PodSandboxConfig:
     """A pod's config; namespace modes and `sysctls` go where they belong."""
-    modes = NamespaceOption(**{k: changes.pop(k) for k in ("network", "ipc", "pid") if k in changes})
+    modes = NamespaceOption(**{k: changes.pop(k) for k in ("network", "ipc", "pid", "userns_options") if k in changes})
     linux = LinuxPodSandboxConfig(
         security_context=LinuxSandboxSecurityContext(namespace_options=modes), sysctls=changes.pop("sysctls", {})
     )
@@ -45,12 +51,13 @@ def config_of(**changes: Any) -> PodSandboxConfig:
     [
         ("auto", CONTAINER, FRONTED, Carrier.ANCHORED),
         ("auto", NODE, FRONTED, Carrier.ANCHORED),
-        ("auto", POD, FRONTED, Carrier.PAUSE),
+        ("auto", POD, FRONTED, Carrier.ANCHORED),
         ("auto", CONTAINER, BARE, Carrier.PAUSE),
         ("pause", CONTAINER, FRONTED, Carrier.PAUSE),
         ("anchored", CONTAINER, FRONTED, Carrier.ANCHORED),
-        ("anchored", POD, FRONTED, Carrier.PAUSE),
-        ("anchored", POD, BARE, Carrier.PAUSE),
+        ("pause", POD, FRONTED, Carrier.PAUSE),
+        ("anchored", POD, FRONTED, Carrier.ANCHORED),
+        ("auto", POD, BARE, Carrier.PAUSE),
     ],
 )
 def test_carrier(setting: Any, pid: NamespaceMode, host: Host, carrier: Carrier) -> None:
@@ -66,7 +73,10 @@ def test_no_front_for_what_is_to_be_anchored() -> None:
 
 
 def test_a_pod_without_options_shares_its_processes() -> None:
-    assert choose_carrier(PodSandboxConfig(), "runc", FRONTED, RuntimeSettings()) is Carrier.PAUSE
+    assert shares_processes(PodSandboxConfig())
+    assert shares_processes(config_of(pid=POD))
+    assert not shares_processes(config_of(pid=CONTAINER))
+    assert not shares_processes(config_of(pid=NODE))
 
 
 @pytest.mark.parametrize(
@@ -108,8 +118,7 @@ def test_what_containers_join(make_sandbox: Callable[..., Sandbox]) -> None:
     linux = config_of(pid=CONTAINER).linux
     pod = make_sandbox(config={"linux": linux}, netns_path="/netns/s1", carrier=Carrier.ANCHORED).record
     config = ContainerConfig(mounts=(Mount(container_path="/etc/hosts/", host_path="/x"),))
-    container = ContainerRecord(id="c1", config=config, image_ref="", created_at=0)
-    wish = with_pod(Wish(ambient=("CAP_KILL",)), pod, container, "/run/pods/s1")
+    wish = with_pod(Wish(ambient=("CAP_KILL",)), pod, config.mounts, "/run/pods/s1")
     assert wish.namespaces == {"network": "/netns/s1", "ipc": "/run/pods/s1/ipc", "uts": "/run/pods/s1/uts"}
     assert wish.shm_source == "/run/pods/s1/shm"
     assert wish.files == {"/etc/resolv.conf": "/run/pods/s1/resolv.conf", "/etc/hostname": "/run/pods/s1/hostname"}
@@ -118,8 +127,7 @@ def test_what_containers_join(make_sandbox: Callable[..., Sandbox]) -> None:
 
 def test_containers_of_a_pod_on_the_hosts_ipc_have_its_shared_memory(make_sandbox: Callable[..., Sandbox]) -> None:
     pod = make_sandbox(config={"linux": config_of(ipc=NODE, network=NODE).linux}, carrier=Carrier.ANCHORED).record
-    container = ContainerRecord(id="c1", config=ContainerConfig(), image_ref="", created_at=0)
-    wish = with_pod(None, pod, container, "/f")
+    wish = with_pod(None, pod, (), "/f")
     assert (wish.namespaces, wish.shm_source, len(wish.files)) == ({}, "", 3)
 
 
@@ -148,6 +156,41 @@ def test_modes(pod: dict[str, Any], asked: dict[str, Any] | None, modes: tuple[s
     wanted = None if asked is None else NamespaceOption(**asked)
     found = make_container_modes(wanted, options, "s1", lambda target: target, "f", anchor="container:anchor")
     assert (found.network, found.ipc, found.pid, found.uts) == modes
+
+
+@pytest.mark.parametrize("asked", [None, NamespaceOption(pid=POD)])
+def test_shared_processes_are_those_of_the_pods_process(asked: NamespaceOption | None) -> None:
+    options = NamespaceOption(pid=POD)
+    found = make_container_modes(asked, options, "s1", str, "f", anchor="container:anchor", process="p1")
+    assert (found.network, found.ipc, found.pid, found.uts) == ("container:anchor", "private", "container:p1", "")
+
+
+def object_spec(network: str = "none", ipc: str = "shareable", user: str = "", **options: Any) -> ContainerSpec:
+    spec = ContainerSpec(
+        image="", labels={"a": "b"}, runtime="runc", hostname="web", sysctls={"net.a": "1"}, shm_size=5, user=user
+    )
+    spec = replace(spec, network_mode=network, ipc_mode=ipc)
+    return make_object_spec(config_of(**options), spec, "s1", FRONTED, "container:anchor")
+
+
+def test_the_object_is_the_process_where_there_is_one() -> None:
+    plain = object_spec(pid=CONTAINER)
+    assert (plain.runtime, plain.network_mode, plain.hostname, plain.sysctls) == ("runc", "none", "web", {"net.a": "1"})
+    process = object_spec(pid=POD)
+    assert (process.runtime, process.network_mode, process.ipc_mode) == ("crishim-runc", "container:anchor", "private")
+    assert (process.hostname, process.sysctls, process.user) == ("", {}, "")
+    assert process.labels == plain.labels == {"a": "b", **make_anchored_labels("s1")}
+    host = object_spec("host", "host", pid=POD)
+    assert (host.runtime, host.network_mode, host.ipc_mode) == ("crishim-runc", "host", "host")
+    with pytest.raises(FrontFailed):
+        make_object_spec(config_of(pid=POD), plain, "s1", BARE, "container:anchor")
+
+
+@pytest.mark.parametrize(("length", "asked", "user"), [(65_536, "", ""), (65_535, "", "0:0"), (1000, "7", "7")])
+def test_the_process_is_a_user_that_there_is(length: int, asked: str, user: str) -> None:
+    ids = (IDMapping(container_id=0, host_id=100_000, length=length),)
+    own = UserNamespace(mode=POD, uids=ids, gids=ids)
+    assert object_spec(user=asked, pid=POD, userns_options=own).user == user
 
 
 def test_processes_are_not_shared_where_nobody_reaps() -> None:

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from crishim.checkpoint.record import ContainerRecord, Phase, SandboxRecord
+from crishim.checkpoint.record import Phase, SandboxRecord
 from crishim.errors import FrontFailed
 from crishim.front import idmap
 from crishim.model import (
-    ContainerConfig,
     IDMapping,
     LinuxPodSandboxConfig,
     LinuxSandboxSecurityContext,
@@ -43,9 +42,8 @@ def wish_of(user: UserNamespace | None) -> Wish:
         Mount(container_path="/shifted/", host_path="/", uid_mappings=(UIDS,), gid_mappings=(GIDS,)),
         Mount(container_path="/plain", host_path="/"),
     )
-    container = ContainerRecord(id="c", config=ContainerConfig(mounts=mounts), image_ref="i", created_at=1)
     sandbox = SandboxRecord(id="s", phase=Phase.READY, config=pod(user), created_at=1, netns_path="/netns/s")
-    return with_pod(None, sandbox, container, "/pods/s")
+    return with_pod(None, sandbox, mounts, "/pods/s")
 
 
 def test_what_is_made() -> None:

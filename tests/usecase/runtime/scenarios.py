@@ -10,7 +10,7 @@ from typing import Any
 from crishim.checkpoint.record import Carrier
 from crishim.errors import ExecFailed, ExecTimeout
 from crishim.model import ImageSpec, LinuxContainerConfig, LinuxContainerSecurityContext, Mount
-from tests.usecase.runtime.world import ANCHORED_HOST_NETWORK, HOST_NETWORK, World
+from tests.usecase.runtime.world import ANCHORED_HOST_NETWORK, HOST_NETWORK, SHARING, World
 
 Call = Callable[[World, str, str], Coroutine[Any, Any, object]]
 
@@ -172,3 +172,25 @@ SCENARIOS |= {f"{name}, anchored": replace(SCENARIOS[name], carrier=Carrier.ANCH
 SCENARIOS["run host network, anchored"] = Scenario(
     nothing, lambda w, s, c: w.run(linux=ANCHORED_HOST_NETWORK), Carrier.ANCHORED
 )
+
+
+def _sharing(scenario: Scenario) -> Scenario:
+    """The same with pods that are anchored and share their PID namespace."""
+
+    async def prepare(world: World) -> tuple[str, str]:
+        world.linux = SHARING
+        return await scenario.prepare(world)
+
+    return replace(scenario, prepare=prepare, carrier=Carrier.ANCHORED)
+
+
+async def without_process(world: World) -> tuple[str, str]:
+    """A pod whose process has ended, and a container that was not started."""
+    pod, container = await created(world)
+    await world.engine.kill(world.objects[pod].id, "SIGKILL")
+    await world.quiet()
+    return pod, container
+
+
+SCENARIOS |= {f"{name}, sharing processes": _sharing(SCENARIOS[name]) for name in ("run", "stop", "remove running")}
+SCENARIOS["start without the process"] = _sharing(Scenario(without_process, SCENARIOS["start"].call))

@@ -31,7 +31,7 @@ from crishim.runtime.core import RuntimeSettings
 from crishim.runtime.host import detect
 from crishim.runtime.node_status import node_status
 from crishim.runtime.sandbox_port_forward import prepare_port_forward
-from tests.usecase.runtime.world import ANCHORED_HOST_NETWORK, HOST_NETWORK, World, pod_linux
+from tests.usecase.runtime.world import ANCHORED_HOST_NETWORK, SHARING, World, pod_linux
 
 
 @pytest.fixture
@@ -72,8 +72,6 @@ async def test_the_namespaces_are_what_was_asked(world: World) -> None:
     assert world.namespaces.made[host].kinds == {"ipc"}
     container = await world.run_container(host)
     assert world.objects[container].network_mode == "host"
-    shared = await world.run(name="three", linux=HOST_NETWORK)
-    assert world.objects[shared].phase is ContainerPhase.RUNNING, "it shares its processes"
 
 
 async def test_the_object_is_made_again_at_once(world: World) -> None:
@@ -221,7 +219,7 @@ async def test_a_front_that_went_away(world: World) -> None:
 
 
 async def test_a_front_that_is_wanted_and_missing(world: World) -> None:
-    """Status says so, and so does RunPodSandbox; pods that need none run."""
+    """Status says so, and so does RunPodSandbox."""
     conf_path(world.folder / "front").rename(world.folder / "kept")
     await world.restart(settings=RuntimeSettings(carrier="anchored"))
     condition = node_status(world.rt).conditions[0]
@@ -229,7 +227,8 @@ async def test_a_front_that_is_wanted_and_missing(world: World) -> None:
     assert "install-runtime" in condition.message
     with pytest.raises(FrontFailed, match="install-runtime"):
         await world.run()
-    assert await world.run(name="shared", linux=HOST_NETWORK)
+    with pytest.raises(FrontFailed, match="install-runtime"):
+        await world.run(name="shared", linux=SHARING)
     (world.folder / "kept").rename(conf_path(world.folder / "front"))
     await world.restart(settings=RuntimeSettings(carrier="anchored"))
     assert node_status(world.rt).conditions[0].status
@@ -238,7 +237,7 @@ async def test_a_front_that_is_wanted_and_missing(world: World) -> None:
     told = node_status(world.rt).info["carrier"]
     assert isinstance(told, dict)
     assert told["handlers"] == {"runc": "anchored"}
-    assert told["pods"] == {"pause": 1, "anchored": 1}
+    assert told["pods"] == {"anchored": 1}
 
 
 async def test_pause_is_what_was_set(world: World) -> None:

@@ -29,6 +29,7 @@ from crishim.model import (
     UserNamespace,
 )
 from crishim.runtime import cgroup_files, node
+from crishim.runtime.core import RuntimeSettings
 from crishim.runtime.front import Front
 from crishim.runtime.node_status import node_status
 from crishim.runtime.wishes import edit_of
@@ -75,6 +76,8 @@ async def ask(world: World, verb: str, container_id: str, config: dict[str, Any]
 
 
 async def test_who_asks_for_nothing_is_run_as_ever(fronted: World) -> None:
+    desk = fronted.folder / "front.sock"
+    await fronted.restart(desk=desk, settings=RuntimeSettings(carrier="pause"))
     sandbox = await fronted.run()
     container = await fronted.run_container(sandbox)
     assert [live.runtime for live in fronted.engine.containers] == ["runc", "runc"]

@@ -67,6 +67,7 @@ def pod_linux(**options: NamespaceMode) -> LinuxPodSandboxConfig:
     return LinuxPodSandboxConfig(security_context=LinuxSandboxSecurityContext(namespace_options=modes))
 
 
+SHARING = pod_linux(pid=NamespaceMode.POD)
 ANCHORED_HOST_NETWORK = pod_linux(network=NamespaceMode.NODE)
 DNS = DNSConfig(servers=("10.0.0.10",), searches=("svc.cluster.local",))
 
@@ -146,9 +147,11 @@ class World:
         wrap: Callable[[str, Any], Any] = lambda _, target: target,
         carrier: Carrier = Carrier.PAUSE,
     ) -> None:
-        """`carrier`: of pods whose options do not demand the other one; with `ANCHORED` the engine has a front."""
+        """`carrier`: of the pods; with `ANCHORED` the engine has a front."""
         self.folder = folder
         self.clock = LoopClock()
+        self.linux = pod_linux() if carrier is Carrier.ANCHORED else None
+        """Of pods that a test does not say it of."""
         self.carrier = carrier
         root = folder / "engine"
         facts = default_facts(str(root))
@@ -222,7 +225,7 @@ class World:
             "hostname": name,
             "dns_config": DNS,
             "log_directory": str(self.folder / "logs" / name),
-            "linux": pod_linux() if self.carrier is Carrier.ANCHORED else None,
+            "linux": self.linux,
         }
         return await run_pod_sandbox(self.rt, PodSandboxConfig(**cast(Any, given | config)), handler)
 

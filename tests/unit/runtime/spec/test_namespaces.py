@@ -170,14 +170,14 @@ OWN = UserNamespace(mode=P, uids=RUN, gids=RUN)
 
 def test_a_user_namespace_with_a_front() -> None:
     ways = Ways(runtime="runc", twin="crishim-runc")
-    modes = make_sandbox_modes(NamespaceOption(pid=C, userns_options=OWN), "f", ways)
-    assert (modes.network, modes.ipc, ways.taken) == ("none", "shareable", True)
+    for pid in (C, P):
+        modes = make_sandbox_modes(NamespaceOption(pid=pid, userns_options=OWN), "f", ways)
+        assert (modes.network, modes.ipc, modes.pid, ways.taken) == ("none", "shareable", "", True)
 
 
 @pytest.mark.parametrize(
     ("options", "error", "field"),
     [
-        (NamespaceOption(pid=P, userns_options=OWN), UnsupportedField, "f.pid"),
         (NamespaceOption(pid=N, userns_options=OWN), UnsupportedField, "f.pid"),
         (NamespaceOption(pid=C, ipc=N, userns_options=OWN), UnsupportedField, "f.ipc"),
         (NamespaceOption(pid=C, network=N, userns_options=OWN), UnsupportedField, "f.network"),
@@ -217,5 +217,5 @@ def test_a_containers_user_namespace_is_the_pods() -> None:
         (NamespaceOption(pid=N, userns_options=OWN), "f.pid"),
     ):
         with pytest.raises(InvalidArgument) as caught:
-            make_container_modes(options, pod, "s", str, "f")
+            make_container_modes(options, pod, "s", str, "f", anchor="a")
         assert caught.value.field == field
