@@ -14,12 +14,21 @@ from tests.integration.server.pods import (
     Pod,
     linux,
     make_container,
-    streamed_states,
 )
-from tests.integration.server.serving import CrishimServer
-from tests.integration.server.waiting import until
+from tests.integration.server.serving import CALL, CrishimServer
 
 pytestmark = pytest.mark.engine
+
+
+def streamed(server: CrishimServer) -> list[tuple[str, int]]:
+    """Id and state of each item of the streamed lists. Without statistics, whose sampler would go on for a while."""
+    lists = (("StreamPodSandboxes", "pod_sandboxes"), ("StreamContainers", "containers"))
+    return [
+        (item.id, item.state)
+        for rpc, field in lists
+        for message in getattr(server.client, rpc)(b"", timeout=CALL)
+        for item in getattr(message, field)
+    ]
 
 
 def test_out_of_memory(server: CrishimServer) -> None:
@@ -30,11 +39,10 @@ def test_out_of_memory(server: CrishimServer) -> None:
     command = ["sh", "-c", "tail /dev/zero; sleep 1; exit 137"]
     container_id = pod.start(make_container(command=command, linux=linux(resources=limit)))
     stays = pod.start(make_container("stays"))
-    lasting = {pod.id: READY, f"stats {pod.id}": READY, stays: RUNNING, f"stats {stays}": RUNNING}
-    until(lambda: lasting.items() <= streamed_states(server).items(), "their first figures")
-    while (told := streamed_states(server))[container_id] == RUNNING:
-        assert lasting.items() <= told.items()
-    assert told.items() >= (lasting | {container_id: EXITED}).items()
+    lasting = [(pod.id, READY), (stays, RUNNING)]
+    while (container_id, RUNNING) in (told := streamed(server)):
+        assert sorted(told) == sorted([*lasting, (container_id, RUNNING)])
+    assert sorted(told) == sorted([*lasting, (container_id, EXITED)])
     assert (pod.ended(container_id).reason, pod.ended(container_id).exit_code) == ("OOMKilled", 137)
 
 
