@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from crishim.cri.v1 import runtime_pb2 as pb
 from crishim.model import AuthConfig, ImageFilter, ImageSpec
-from crishim.rpc.decode import decode, decode_field
+from crishim.rpc.decode import decode_field
 from crishim.rpc.framing import field
 from crishim.rpc.info import image_info
 from crishim.rpc.required import need_field
@@ -21,7 +21,7 @@ _IMAGE = pb.ImageStatusResponse.IMAGE_FIELD_NUMBER
 async def list_all(served: Served, request: pb.ListImagesRequest) -> bytes:
     """ListImages, from ready bytes."""
     served.runtime.link.need_loaded()
-    return served.images.items(decode(request.filter, ImageFilter, at="filter"))
+    return served.images.items(decode_field(request, "filter", ImageFilter) or ImageFilter())
 
 
 async def status(served: Served, request: pb.ImageStatusRequest) -> bytes:

@@ -22,7 +22,9 @@ Calls that only read are made in rows of one kind, by three clients: grpc-go wit
 which kubelets and crictl are made and to which the musts apply; Python's gRPC client; one that costs next to nothing
 itself. *A call that does nothing* goes to a server of the same library (grpc.aio) that answers with nothing: none made
 with it is quicker on that machine, and what a read takes beyond it is crishim's. The server that is read from writes no
-timeline (`--timeline`), as on a node; the own shares are measured with one.
+timeline (`--timeline`), as on a node; the own shares are measured with one. CreateContainer beside the raw engine's is
+measured by grpc-go and on such a server, too; the raw call is made by aiohttp, on one kept connection, its body encoded
+beforehand.
 containerd, the measure of the field, serves the same requests with the same client, on CNI's reference plugins.
 critest's figures are those of `critest -benchmark` with 30 containers, 30 pods and 20 images, one after the other, on a
 CNI bridge. No test asserts a speed. `make bench-compare A.json B.json` prints the ratios of two results.
