@@ -70,6 +70,16 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
+def opened(pid: int) -> list[str]:
+    """What its descriptors are of, but for those that are closed while this looks; nothing when it ended."""
+    found = []
+    with contextlib.suppress(OSError):
+        for link in (PROC / str(pid) / "fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                found.append(os.readlink(link))
+    return found
+
+
 def kill(pid: int) -> None:
     """SIGKILL; no matter if it ended already."""
     with contextlib.suppress(ProcessLookupError):

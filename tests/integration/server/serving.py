@@ -225,14 +225,7 @@ class CrishimServer:
 
     def descriptors(self) -> Counter[str]:
         """What its open descriptors are of."""
-        found: Counter[str] = Counter()
-        for link in Path(f"/proc/{self.pid}/fd").iterdir():
-            try:
-                target = os.readlink(link)
-            except FileNotFoundError:
-                continue
-            found[target.partition(":[")[0]] += 1
-        return found
+        return Counter(target.partition(":[")[0] for target in processes.opened(self.pid))
 
     def threads(self) -> int:
         """How many threads it has."""
@@ -263,8 +256,9 @@ class CrishimServer:
         """Files of containers that the writer of logs holds open: logs and the engine's own."""
         if not (pid := self.log_writer):
             return []
-        targets = [os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()]
-        return [target for target in targets if target.startswith(str(self.logs)) or "-json.log" in target]
+        return [
+            target for target in processes.opened(pid) if target.startswith(str(self.logs)) or "-json.log" in target
+        ]
 
     def tasks(self) -> Counter[str]:
         """Names of its coroutines' tasks, those that gRPC numbers without their numbers."""

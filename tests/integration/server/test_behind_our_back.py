@@ -134,7 +134,7 @@ def test_container_removed(world: CrishimServer, engine: TestEngine) -> None:
 def test_container_ended(world: CrishimServer, engine: TestEngine) -> None:
     pod = Pod(world)
     stopped, killed = pod.start(), pod.start(make_container("killed"))
-    engine.api.call("POST", f"/containers/{stopped}/stop", {"t": "5"})
+    engine.api.call("POST", f"/containers/{stopped}/stop", {"t": "30"})
     engine.api.call("POST", f"/containers/{killed}/kill", {"signal": "KILL"})
     assert (pod.ended(stopped).exit_code, pod.ended(stopped).reason) == (0, "Completed")
     assert (pod.ended(killed).exit_code, pod.ended(killed).reason) == (137, "Error")

@@ -9,12 +9,12 @@ import re
 import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import grpc
 import pytest
 
 from crishim.cri.v1 import runtime_pb2 as pb
+from tests.env import processes
 from tests.env.engine import TestEngine
 from tests.integration.server.crictl import TRANSPORTS, Crictl, Terminal, forwarded_port
 from tests.integration.server.pods import RUNNING, Pod, container_status, make_container
@@ -197,8 +197,7 @@ def streams_of_execs(pid: int) -> list[str]:
 
     (Their connections it closes when its garbage is collected, minutes later perhaps.)
     """
-    links = Path(f"/proc/{pid}/fd").iterdir()
-    names = [os.path.basename(os.readlink(link)) for link in links if link.is_symlink()]
+    names = [os.path.basename(target) for target in processes.opened(pid)]
     return [name for name in names if re.fullmatch(r"[0-9a-f]{64}-std(in|out|err)", name)]
 
 
