@@ -97,9 +97,32 @@ class ConflistNetwork(PodNetwork):
         path = pod.netns_path if netns.is_pinned(pod.netns_path) else ""
         try:
             network = parse_conflist(attached.config)
-            await self._cni.delete(network, make_attachment(pod, attached, path), read_result(attached, network))
+            result = read_result(attached, network)
+            try:
+                await self._cni.delete(network, make_attachment(pod, attached, path), result)
+            except CNIError as error:
+                if result is not None or not await self._deleted_anew(pod, network, path):
+                    raise
+                log.warning("sandbox %s: detached by what its network is now: %s", pod.sandbox_id[:13], error)
         except CNIError as error:
             raise _failed("detached from", pod, error) from error
+
+    async def _deleted_anew(self, pod: PodAttachment, recorded: NetworkConfList, path: str) -> bool:
+        """Whether the network's present configuration could detach a pod that the recorded one never attached.
+
+        One that cannot work (it names a plugin that nobody has) would otherwise keep its pods for ever, also when it
+        was put right.  It must be the same network: whose addresses are another's, does not know the pod.
+        """
+        current = self._current()
+        if current is None or current.text == recorded.text or current.name != recorded.name:
+            return False
+        planned = self._plan_for_detach(pod)
+        try:
+            await self._cni.delete(current, make_attachment(pod, planned, path), None)
+        except CNIError as error:
+            log.warning("sandbox %s: nor by what its network is now: %s", pod.sandbox_id[:13], error)
+            return False
+        return True
 
     def _plan_for_detach(self, pod: PodAttachment) -> Attached:
         try:

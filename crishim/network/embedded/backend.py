@@ -8,12 +8,13 @@ import logging
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from ipaddress import IPv6Address, ip_address
 
 from cni import CNI, CNIError, NetworkConfList
 from cni.errors import PluginError
 from cni.plugins.portmap_rules import TAKEN
 from cni.plugins.registry import EmbeddedInvoker, load
-from crishim.errors import HostPortTaken, InvalidArgument, NetworkFailed
+from crishim.errors import HostPortTaken, InvalidArgument, NetworkFailed, UnsupportedField
 from crishim.network import cni_args, netns
 from crishim.network.api import Attached, NetworkStatus, PodAttachment
 from crishim.network.conflists import POD_CIDR, ConflistNetwork
@@ -25,6 +26,7 @@ from crishim.network.embedded.taken import find_overlap, leads_elsewhere
 from crishim.network.setup import NetworkSetup
 
 log = logging.getLogger(__name__)
+_LOOPBACK_6 = IPv6Address("::1")
 
 
 class EmbeddedNetwork(ConflistNetwork):
@@ -72,6 +74,11 @@ class EmbeddedNetwork(ConflistNetwork):
     def plan(self, pod: PodAttachment) -> Attached:
         """Plan without the plugins of which the pod asks nothing; each would cost a millisecond."""
         planned = self._plan(pod)
+        for index, mapping in enumerate(pod.port_mappings):
+            if mapping.host_port and mapping.host_ip and ip_address(mapping.host_ip) == _LOOPBACK_6:
+                raise UnsupportedField(
+                    "the kernel lets no packet from ::1 leave the host", field=f"config.port_mappings[{index}].host_ip"
+                )
         asked = json.loads(planned.args)["capabilityArgs"].keys()
         return replace(planned, config=keep_plugins(self._network, asked).text)
 

@@ -28,6 +28,8 @@ class _Lease:
     set_number: int
     container_id: str
     ifname: str
+    netns_path: str
+    """Of the pod.  Where it is gone (another boot), nobody uses the address."""
 
 
 class Leases:
@@ -67,7 +69,7 @@ class Leases:
             for lease in leases:
                 if lease.folder not in present:
                     present[lease.folder] = _list(lease.folder)
-                if lease.address not in present[lease.folder]:
+                if lease.address not in present[lease.folder] and netns.is_pinned(lease.netns_path):
                     missing.append(lease)
         return missing
 
@@ -87,10 +89,11 @@ def _read(sandbox_id: str, attached: Attached) -> tuple[_Lease, ...]:
     network = parse_conflist(attached.config)
     (bridge,) = (plugin for plugin in network.plugins if plugin["type"] == "bridge")
     folder = os.path.join(bridge["ipam"]["dataDir"], network.name)
-    ips = parse_result(attached.result, network.cni_version).ips
+    result = parse_result(attached.result, network.cni_version)
+    path = next((one.sandbox for one in result.interfaces if one.sandbox), "")
     return tuple(
-        _Lease(folder, str(ip_interface(ip.address).ip), number, sandbox_id, attached.interface)
-        for number, ip in enumerate(ips)
+        _Lease(folder, str(ip_interface(ip.address).ip), number, sandbox_id, attached.interface, path)
+        for number, ip in enumerate(result.ips)
     )
 
 

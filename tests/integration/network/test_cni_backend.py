@@ -131,6 +131,28 @@ async def test_an_add_that_hangs_and_is_cancelled_is_deleted(world: World, pinne
     assert delete.status == 0
 
 
+async def test_a_network_that_cannot_work_does_not_keep_its_pods_when_it_was_put_right(world: World, pinned: str):
+    path = world.conf / "10-net.conflist"
+    good = path.read_text()
+    path.write_text(good.replace("host-local", "nobody-has-this"))
+    network = world.network()
+    planned = network.plan(pod(pinned))
+    with pytest.raises(NetworkFailed, match="nobody-has-this"):
+        await network.attach(pod(pinned), planned)
+    with pytest.raises(NetworkFailed, match="nobody-has-this"):
+        await network.detach(pod(pinned), planned)
+    path.write_text(good.replace('"net"', '"another"'))
+    with pytest.raises(NetworkFailed, match="nobody-has-this"):
+        await world.network().detach(pod(pinned), planned)
+    path.write_text(good)
+    world.last.script(DEL={"error": {"code": 11, "msg": "not now"}})
+    with pytest.raises(NetworkFailed, match="not now"):
+        await world.network().detach(pod(pinned), planned)
+    world.last.script()
+    await world.network().detach(pod(pinned), planned)
+    assert (world.taken(), veths()) == ([], [])
+
+
 async def test_detach_fails_as_long_as_delete_does(world: World, pinned: str):
     """Trap 9: for every ADD one *successful* DEL."""
     network = world.network()

@@ -68,6 +68,19 @@ async def test_no_address_is_given_twice_when_the_leases_are_gone(node: Node, by
     assert [name for name in node.left() if name[0].isdigit()] == []
 
 
+async def test_addresses_of_an_earlier_boot_are_free(node: Node) -> None:
+    network = node.network()
+    record = await attach(network, node.pod(0))
+    shutil.rmtree(node.run)
+    later = node.network()
+    gone = replace(record, result=record.result.replace(node.pins[0], f"{node.pins[0]}-gone"))
+    await later.gc({"pod0": gone})
+    assert (await attach(later, node.pod(1))).ips == record.ips
+    await network.detach(node.pod(0), record)
+    await later.detach(node.pod(1), None)
+    assert node.left() == []
+
+
 DELETED, DOWN, FLUSHED = "link delete crishim0", "link set crishim0 down", "address flush dev crishim0"
 
 

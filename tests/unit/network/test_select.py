@@ -145,6 +145,12 @@ def test_a_plan_has_only_the_plugins_that_the_pod_asks_for(conf):
     assert types(limited) == ["bridge", "portmap", "bandwidth"]
 
 
+def test_a_host_port_at_the_ipv6_loopback_is_refused_before_anything_is_made(conf):
+    port = PortMapping(container_port=80, host_port=8080, host_ip="0:0::1")
+    with pytest.raises(UnsupportedField, match=r"port_mappings\[0\].host_ip: the kernel"):
+        make(conf, "embedded").plan(replace(POD, port_mappings=(port,)))
+
+
 def test_the_folder_is_watched(conf):
     network = make(conf, "cni")
     assert not network.status().ready
