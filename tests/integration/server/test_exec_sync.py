@@ -78,6 +78,15 @@ def test_what_cannot_be_started(server: CrishimServer) -> None:
         assert words in text(error)
 
 
+def test_user_that_is_not_there_any_more(server: CrishimServer) -> None:
+    """An exec runs as its container's user, whom the engine looks up each time."""
+    container = Pod(server).start(make_container(linux=linux(run_as_username="root")))
+    assert run(server, container, "sh", "-c", "echo > /etc/passwd").exit_code == 0
+    error = refusal(server, container, "true")
+    assert code(error) is grpc.StatusCode.FAILED_PRECONDITION
+    assert "unable to find user root" in text(error)
+
+
 def test_hung_probes_are_killed_with_their_children(
     server: CrishimServer, engine: TestEngine, scaled: Callable[[int], int]
 ) -> None:
