@@ -65,6 +65,9 @@ class Kept:
     def read_if_there(self, path: str) -> bytes | None:
         """The content, None where there is no such file, or no such figure behind it."""
         try:
+            # As `_read`, which costs as much again as to read: a scrape reads more than a thousand files.
+            if (descriptor := self._open.get(path)) is not None:
+                return os.pread(descriptor, _CHUNK, 0)
             return self._read(path)
         except OSError as error:
             if error.errno in _NOT_HERE:
@@ -93,8 +96,10 @@ class Kept:
 
     def understand_if_there(self, path: str, parse: Callable[[bytes], T]) -> T | None:
         """The same; None where there is no such file."""
-        text = self.read_if_there(path)
-        return None if text is None else self._meaning(path, text, parse)
+        if (text := self.read_if_there(path)) is None:
+            return None
+        known = self._meant.get(path)
+        return known[1] if known is not None and known[0] == text else self._meaning(path, text, parse)
 
     def understand_list(self, path: str, parse: Callable[[bytes], T]) -> T:
         """The same of a list; of an empty one where there is no such file."""
@@ -171,7 +176,7 @@ def read_if_there(path: str) -> bytes | None:
 
 def number(text: bytes | None) -> int | None:
     """A content that is one number; None for none, and for `max`."""
-    return None if text is None or not text.strip().isdigit() else int(text)
+    return None if text is None or not text.rstrip().isdigit() else int(text)
 
 
 def table(text: bytes) -> dict[bytes, bytes]:

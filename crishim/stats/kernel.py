@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cached_property
 from typing import Protocol
 
@@ -81,3 +81,7 @@ class Kernel:
     def forget(self, object_id: str) -> None:
         """The container is gone."""
         self._places.forget(object_id)
+
+    def keep(self, ids: Collection[str]) -> None:
+        """Only these run: of others nothing stays open, even where a reader found one just after it was forgotten."""
+        self._places.keep(ids)

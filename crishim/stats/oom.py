@@ -135,6 +135,7 @@ class OutOfMemory:
         self._notices = Notices()
         self._witnesses: dict[str, tuple[int, Witness]] = {}
         """Container to its first process and its witness."""
+        self._closed = False
         self._unsubscribe: Callable[[], None] = index.subscribe(self._changed)
 
     def __repr__(self) -> str:
@@ -142,6 +143,7 @@ class OutOfMemory:
 
     def close(self) -> None:
         """Follow nothing any more."""
+        self._closed = True
         self._unsubscribe()
         for container_id in tuple(self._witnesses):
             self._forget(container_id)
@@ -168,7 +170,7 @@ class OutOfMemory:
         if opened is None:
             return
         container = self._index.container(container_id)
-        if container is None or container.live.pid != pid or container_id in self._witnesses:
+        if self._closed or container is None or container.live.pid != pid or container_id in self._witnesses:
             if not isinstance(opened, str):
                 opened.close()  # it has ended meanwhile, or was started anew
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from crishim.stats.files import read
@@ -101,6 +102,11 @@ class Places:
     def forget(self, object_id: str) -> None:
         """The container is gone, or its cgroup is not where it was."""
         self._known.pop(object_id, None)
+
+    def keep(self, ids: Collection[str]) -> None:
+        """Forget all others: those that were found by somebody who came too late."""
+        for object_id in [i for i in tuple(self._known) if i not in ids]:
+            self.forget(object_id)
 
     def _find(self, object_id: str, pid: int) -> Place:
         if not pid:

@@ -99,6 +99,7 @@ class Stats:
         ids = {thing.id for things in (self._index.containers(), self._index.sandboxes()) for thing in things}
         self._rates.keep(ids)
         self._layers.keep(ids)
+        self._kernel.keep({t.id for ts in (self._index.containers(), self._index.sandboxes()) for t in ts if t.running})
         return bool(running)
 
     def _changed(self, change: Change) -> None:

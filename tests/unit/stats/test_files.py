@@ -149,3 +149,17 @@ def test_a_cgroup_that_is_forgotten_keeps_nothing_open(tree: Tree) -> None:
     del place
     gc.collect()
     assert open_under(tree.root) == []
+
+
+def test_what_was_found_after_it_was_forgotten_is_closed_in_time(tree: Tree) -> None:
+    kernel = tree.kernel()
+    kernel.forget(tree.container)
+    kernel.usage(kernel.place(tree.container, tree.pids["container"]))  # by a reader that came too late
+    kernel.usage(kernel.place(tree.sandbox, tree.pids["sandbox"]))
+    others = len(kernel._places)
+    kernel.keep({tree.sandbox})
+    assert (others, len(kernel._places)) == (2, 1)
+    gc.collect()
+    opened = open_under(tree.root)
+    assert opened
+    assert [path for path in opened if tree.container in path] == []

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+from types import SimpleNamespace
 
 import pytest
 
+from crishim.aiokit.background import Background
+from crishim.runtime.index import Index
 from crishim.stats import oom
 from tests.unit.stats.conftest import Tree
 
@@ -66,3 +69,16 @@ def test_version_1_has_a_counter(v1: Tree) -> None:
 def test_a_container_that_has_ended_is_not_watched(tree: Tree) -> None:
     assert oom._open(tree.proc, tree.container, 4_000_000) is None
     assert oom._open(tree.proc, tree.container, tree.pids["sandbox"]) is None
+
+
+async def test_what_is_found_after_the_end_is_watched_no_more(v2: Tree) -> None:
+    pid = v2.pids["container"]
+    index, background = Index(), Background()
+    watched = oom.OutOfMemory(index, background, proc=v2.proc)
+    index.container = lambda _id: SimpleNamespace(live=SimpleNamespace(pid=pid))  # type: ignore[method-assign,assignment,return-value]
+    watching = asyncio.create_task(watched._watch(v2.container, pid))
+    await asyncio.sleep(0)  # it is being looked for
+    watched.close()
+    await watching
+    assert "0 watched" in repr(watched)
+    assert watched._notices._queue is None, "a descriptor is left"
