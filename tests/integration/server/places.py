@@ -87,7 +87,9 @@ class Places:
     def _home_of(self, container_id: str) -> str:
         """The pod of a container; empty for what is no pod's container, and for pause processes."""
         if container_id not in self._homes:
-            words = json.loads((self._containers / container_id / "config.v2.json").read_text())["Config"]["Labels"]
+            words = (
+                json.loads((self._containers / container_id / "config.v2.json").read_text())["Config"]["Labels"] or {}
+            )
             is_container = words.get("io.kubernetes.docker.type") == "container"
             self._homes[container_id] = words["io.kubernetes.sandbox.id"] if is_container else ""
         return self._homes[container_id]
