@@ -7,16 +7,24 @@ import os
 import stat
 import struct
 import tempfile
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from crishim.aiokit.background import Background
+from crishim.checkpoint.record import Phase, SandboxRecord
 from crishim.errors import InvalidArgument
 from crishim.front import desk as desk_module
 from crishim.front import wire
 from crishim.front.desk import Desk
 from crishim.front.wire import MAGIC, Answer, Question, encode_answer, encode_question, encode_refusal
+from crishim.model import PodSandboxConfig
+from crishim.runtime.front import Front, SlowEdit
+from crishim.runtime.index import Index
+from crishim.runtime.objects import Sandbox
 
 QUESTION = Question("create", "4f" * 32, "/b", b'{"a": 1}')
 
@@ -73,8 +81,19 @@ async def test_who_asks_is_answered(desk: Desk, answers: Answers) -> None:
     assert (desk.answered, desk.refused) == (1, 0)
 
 
-async def test_the_socket_is_its_users_alone(desk: Desk) -> None:
-    assert stat.S_IMODE(desk.path.stat().st_mode) == 0o600
+async def test_the_socket_is_its_users_alone(answers: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the umask, which stays as it is: other threads make files meanwhile."""
+    before = os.umask(0)
+    monkeypatch.setattr(os, "umask", None)
+    try:
+        with tempfile.TemporaryDirectory(prefix="desk") as folder:
+            desk = Desk(Path(folder, "front.sock"), answers, uid=os.getuid())
+            await desk.start()
+            assert stat.S_IMODE(desk.path.stat().st_mode) == 0o600
+            await desk.stop()
+    finally:
+        monkeypatch.undo()
+        os.umask(before)
 
 
 async def test_others_get_words_even_where_they_can_reach_it(answers: Answers) -> None:
@@ -175,3 +194,36 @@ async def test_what_a_killed_server_left_is_replaced(desk: Desk, answers: Answer
     assert await ask(other) == encode_answer(Answer(b'{"b": 2}'))
     assert other.answered == 1
     await other.stop()
+
+
+async def test_what_was_made_for_a_front_that_gave_up_is_taken_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread goes on after the front's patience; the next question of this container waits until that is undone."""
+    monkeypatch.setattr(desk_module, "PATIENCE", 0.05)
+    index, background = Index(), Background()
+    begun, gate = threading.Event(), threading.Event()
+    record = SandboxRecord(id=QUESTION.id, phase=Phase.READY, config=PodSandboxConfig(), created_at=1)
+    index.put_sandbox(Sandbox(record=record, live=None))
+    made: list[str] = []
+
+    def make(config: dict[str, Any]) -> dict[str, Any]:
+        begun.set()
+        gate.wait(30)
+        made.append("made")
+        return config
+
+    edit = SlowEdit(make, lambda: made.append("taken away"))
+    front = Front(index, lambda _index, _question: edit, background)
+    with tempfile.TemporaryDirectory(prefix="desk") as folder:
+        desk = Desk(Path(folder, "front.sock"), front.answer, uid=os.getuid())
+        await desk.start()
+        late = asyncio.create_task(ask(desk))
+        await asyncio.to_thread(begun.wait, 30)
+        await asyncio.sleep(0.1)  # longer than its patience
+        monkeypatch.setattr(desk_module, "PATIENCE", 30.0)
+        again = asyncio.create_task(ask(desk))
+        gate.set()
+        assert await late == b""
+        assert await again == encode_answer(Answer(b'{"a":1}'))
+        await desk.stop()
+    assert made == ["made", "taken away", "made"]
+    assert len(background) == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -16,11 +15,10 @@ import pytest
 from cni.testing import ScriptedPlugin
 from tests.env.cni import CniDirs, make_bridge
 from tests.env.engine import TestEngine
+from tests.integration.server.fronted import FRONTED
 from tests.integration.server.residue import BRIDGES, Quiet, assert_nothing_left, assert_store_empty, remove_containers
 from tests.integration.server.serving import CrishimServer
 
-FRONTED = os.environ.get("CRISHIM_TEST_FRONT") == "1"
-"""Whether every server has the front, and not only those of tests that want it."""
 _numbers = itertools.count(1)
 _failed = pytest.StashKey[bool]()
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from tests.env.engine import TestEngine
+
+FRONTED = os.environ.get("CRISHIM_TEST_FRONT") == "1"
+"""Whether every server has the front, and not only those of tests that want it."""
 
 
 class FrontedEngine(TestEngine):

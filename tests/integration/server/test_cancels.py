@@ -22,7 +22,7 @@ from tests.env.images import File, busybox
 from tests.env.registry import Registry
 from tests.integration.server.churn import Churn, broken_promises
 from tests.integration.server.pods import listed_states
-from tests.integration.server.residue import Quiet, assert_nothing_left, assert_store_empty, unreleased
+from tests.integration.server.residue import Quiet, assert_nothing_left, assert_store_empty, remove_anchors, unreleased
 from tests.integration.server.serving import CALL, CrishimServer
 
 pytestmark = [pytest.mark.engine, pytest.mark.soak]
@@ -98,12 +98,12 @@ async def test_every_verb(
 ) -> None:
     """Most of what was broken off is repeated, and is true then; the rest is given up, is listed, and can be removed.
 
-    At the end nothing is left, in the server neither.
+    With pods of both carriers. At the end nothing is left, in the server neither.
     """
-    server = new_server(cni=bridged)
+    server = new_server(cni=bridged, fronted=True)
     server.start()
     quiet = Quiet.of(server)
-    churn = Churn(server, "cancel")
+    churn = Churn(server, "cancel", mixed=True)
     print(f"seed {churn.seed}")
     impatient = Impatient(churn.random, server.endpoint)
     churn.call = impatient.call
@@ -126,6 +126,7 @@ async def test_every_verb(
     assert unreleased(tally) == []
     assert server.stop() == 0
     assert_store_empty(server)
+    remove_anchors(engine.api)
 
 
 def _enough(impatient: Impatient, wanted: int) -> bool:

@@ -24,9 +24,11 @@ from tests.integration.server.pods import (
     RUNNING,
     Pod,
     container_status,
+    linux,
     listed_states,
     make_container,
     make_pod,
+    pod_linux,
     streamed_states,
 )
 from tests.integration.server.residue import Quiet, assert_nothing_left
@@ -213,10 +215,13 @@ def test_pods_stay_ready_over_an_outage(
     """
     engine = own_engine(**{"live-restore": True})
     server = new_server(engine.url)
+    engine.front_asks(server.desk)
     server.start()
-    pods = [Pod(server) for _ in range(3)]
-    for pod in pods:
-        pod.start()
+    # With a process, and anchored twice.
+    kinds = [pb.NamespaceOption(), *(pb.NamespaceOption(pid=pb.CONTAINER) for _ in range(2))]
+    pods = [Pod(server, make_pod(server, linux=pod_linux(namespace_options=kind))) for kind in kinds]
+    for pod, kind in zip(pods, kinds, strict=True):
+        pod.start(make_container(linux=linux(namespace_options=kind)))
     before = listed_states(server)
     watched = AlwaysSo(server, before)
     with watched:
@@ -233,7 +238,8 @@ def test_pods_stay_ready_over_an_outage(
     engine.start()
     server.wait_ready()
     assert listed_states(server) == before
-    assert [pod.say("echo here") for pod in pods] == ["here\n"] * 3
+    said = [pod.say("echo here", linux=linux(namespace_options=kind)) for pod, kind in zip(pods, kinds, strict=True)]
+    assert said == ["here\n"] * 3
     tidy(server, engine)
 
 

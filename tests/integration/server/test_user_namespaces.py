@@ -130,6 +130,16 @@ def test_root_inside_is_nobody_outside(world: CrishimServer, fronted: FrontedEng
     assert len([point for point in mounts_below(world.folder) if container_id in point]) == 3
     world.client.RemoveContainer(pb.RemoveContainerRequest(container_id=container_id), timeout=CALL)
     assert [point for point in mounts_below(world.folder) if container_id in point] == []
+    # So it does where somebody else removes a container, also while nobody looks.
+    for away in (False, True):
+        container_id = pod.start(make_container(f"taken-{away}", linux=IN_IT))
+        assert [point for point in mounts_below(world.folder) if container_id in point]
+        if away:
+            world.kill9()
+        fronted.api.call("DELETE", f"/containers/{container_id}", {"force": "1"})
+        if away:
+            world.start()
+        until(lambda: not [p for p in mounts_below(world.folder) if container_id in p], "nothing mounted for it")  # noqa: B023
     # Another container of the pod shares what a pod shares.
     assert pod.say("cat /proc/self/uid_map; cat /dev/shm/made && echo shared", linux=IN_IT).split()[1:] == [
         str(HOST_ID),

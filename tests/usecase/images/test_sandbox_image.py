@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from crishim.engine.simulated import Drop, Fail, Hang
+from crishim.engine.simulated import Drop, Fail, Hang, Slow
 from crishim.engine.simulated.images import made_up
 from crishim.errors import CRIError, EngineError, EngineUnavailable, ImageNotFound, InvalidArgument, RegistryUnavailable
 from crishim.images.embedded import make_archive
@@ -144,6 +144,18 @@ async def test_a_configured_one_that_is_there_is_not_pulled(new_node):
     node = new_node(sandbox_image="registry.k8s.io/pause:3.10")
     assert await node.images.ensure_sandbox_image() == made_up("registry.k8s.io/pause:3.10").id
     assert node.engine.calls["pull"] == 0
+
+
+async def test_nobody_need_wait_for_the_pull(new_node):
+    node = new_node(sandbox_image="host.example/pause:3")
+    node.engine.script("pull", Slow(0.05))
+    for _ in range(3):
+        with pytest.raises(ImageNotFound, match="is being pulled"):
+            await node.images.ensure_sandbox_image(wait=False)
+        await asyncio.sleep(0)
+    assert await node.images.ensure_sandbox_image() == CONFIGURED.id
+    assert await node.images.ensure_sandbox_image(wait=False) == CONFIGURED.id
+    assert node.engine.calls["pull"] == 1
 
 
 async def test_a_configured_one_that_cannot_be_pulled(new_node):

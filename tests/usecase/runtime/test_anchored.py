@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from crishim.checkpoint.record import Carrier
-from crishim.engine.simulated.faults import Fail
+from crishim.engine.simulated.faults import Fail, Hang
 from crishim.engine.values import ContainerPhase, ContainerSpec, EngineContainer
 from crishim.errors import (
     ContainerStartFailed,
@@ -16,15 +18,22 @@ from crishim.errors import (
     EngineError,
     FrontFailed,
     InvalidArgument,
+    Kind,
     PortForwardFailed,
+    UnsupportedField,
 )
 from crishim.front.twins import conf_path
+from crishim.images.service import ImageSettings
 from crishim.model import (
     ContainerMetadata,
+    IDMapping,
     LinuxContainerConfig,
     LinuxContainerSecurityContext,
+    LinuxPodSandboxConfig,
+    LinuxSandboxSecurityContext,
     NamespaceMode,
     NamespaceOption,
+    UserNamespace,
 )
 from crishim.runtime import labels
 from crishim.runtime.core import RuntimeSettings
@@ -268,3 +277,79 @@ async def test_a_failed_create_leaves_the_object_to_nobody(world: World) -> None
         await world.run()
     assert world.states() == {}
     await world.check_nothing_left()
+
+
+async def test_an_anchor_that_goes_between_a_look_and_a_create(world: World) -> None:
+    pod = await world.run()
+    await world.run_container(pod)
+    (anchor,) = anchors(world)
+    world.engine.drop_events(9)
+    await world.engine.remove(anchor.id)
+    assert world.rt.anchor.id == anchor.id, "nobody knows"
+    container = await world.run_container(pod, name="second")
+    (made,) = anchors(world)
+    assert world.objects[container].network_mode in (f"container:{made.name.lstrip('/')}", f"container:{made.id}")
+    assert made.id != anchor.id
+
+
+async def test_an_anchor_that_goes_again_and_again(world: World) -> None:
+    """It is no container that was not found: the caller may try again."""
+    pod = await world.run()
+    await world.run_container(pod)
+    world.engine.drop_events(99)
+    create = world.engine.create
+
+    async def create_without(name: str, spec: ContainerSpec) -> str:
+        if labels.ANCHOR not in spec.labels:
+            for anchor in anchors(world):
+                await world.engine.remove(anchor.id)
+        return await create(name, spec)
+
+    world.engine.create = create_without  # type: ignore[method-assign]
+    with pytest.raises(EngineError, match="taken away again and again") as caught:
+        await world.create(pod, name="second")
+    assert caught.value.kind is Kind.UNAVAILABLE
+    world.engine.create = create  # type: ignore[method-assign]
+    assert await world.run_container(pod, name="third")
+
+
+async def test_the_object_of_a_pod_with_a_user_namespace_under_another_carrier(world: World) -> None:
+    """What new pods may have is nothing to a pod that has it."""
+    run = IDMapping(host_id=100_000, container_id=0, length=65_536)
+    options = NamespaceOption(
+        pid=NamespaceMode.CONTAINER, userns_options=UserNamespace(mode=NamespaceMode.POD, uids=(run,), gids=(run,))
+    )
+    context = LinuxSandboxSecurityContext(namespace_options=options)
+    world.engine.facts = replace(world.engine.facts, kernel="6.1.0", storage_driver="overlay2")
+    await world.restart()
+    pod = await world.run(linux=LinuxPodSandboxConfig(security_context=context))
+    before = world.objects[pod]
+    await world.server.kill()
+    await world.engine.remove(before.id)
+    await world.start(settings=RuntimeSettings(carrier="pause"))
+    assert world.objects[pod].labels == before.labels
+    assert world.objects[pod].id != before.id
+    with pytest.raises(UnsupportedField):
+        await world.run(name="other", linux=LinuxPodSandboxConfig(security_context=context))
+
+
+async def test_a_comparison_waits_for_no_pull(world: World) -> None:
+    """Nor does a pod's end: the object is made when the sandbox image is there."""
+    images = ImageSettings(sandbox_image="host.example/pause:3")
+    pod, other = await world.run(), await world.run(name="other")
+    await world.server.kill()
+    for each in (pod, other):
+        await world.engine.remove(world.objects[each].id)
+    hang = world.engine.script("pull", Hang())
+    await asyncio.wait_for(world.start(connected=False, image_settings=images), 5)
+    assert await world.rt.link.wait_connected(5)
+    await world.until(lambda: hang.hits == 1, 5)
+    assert world.states() == {pod: "READY", other: "READY"}
+    await asyncio.wait_for(world.node.compare(), 5)
+    await asyncio.wait_for(world.remove(other), 5)
+    hang.cancel()
+    await world.until(lambda: len(world.rt.background) == 0, 400)
+    await world.node.compare()
+    await world.quiet()
+    await world.node.compare()
+    assert pod in world.objects
