@@ -50,8 +50,8 @@ class Churn:
         *,
         mixed: bool = False,
     ) -> None:
-        """`mixed`: some of the pods share their processes and some do not: where the engine has a front, the former have
-        one of their own, and the latter have none."""
+        """`mixed`: some of the pods share their processes and some do not: where the engine has a front, the former
+        have one of their own, and the latter have none."""
         self._server = server
         self._name = name
         self._mixed = mixed
