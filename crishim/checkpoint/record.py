@@ -33,7 +33,8 @@ class Carrier(enum.StrEnum):
     PAUSE = "pause"
     """A process of the engine's that only sleeps; the sandbox's id is its container's."""
     ANCHORED = "anchored"
-    """Pins of our own. The sandbox's id is ours; the engine's object of it is never started."""
+    """Pins of our own. The sandbox's id is ours; the engine's object of it is started only where containers share a
+    PID namespace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

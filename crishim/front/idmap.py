@@ -54,11 +54,14 @@ def find_layers(merged: str, mountinfo: str) -> Layers:
         kind, _, options = after.split(" ", 2)
         if before.split(" ")[4] == merged and kind == "overlay":
             parts = dict(part.partition("=")[::2] for part in options.split(","))
-            # Engines say them from their own folder, to have room for more.
-            home = os.path.dirname(os.path.dirname(merged))
+            upper = parts.get("upperdir", "")
+            # Engines say them from their own folder, to have room for more; containerd only the lower ones, from the
+            # folder of all snapshots, below which the upper one lies, too.
+            of_engine = os.path.dirname(os.path.dirname(merged))
+            home = os.path.dirname(os.path.dirname(upper)) if os.path.isabs(upper) else of_engine
             lower = tuple(os.path.join(home, layer) for layer in parts.get("lowerdir", "").split(":") if layer)
-            if lower and parts.get("upperdir"):
-                return Layers(lower, os.path.join(home, parts["upperdir"]))
+            if lower and upper:
+                return Layers(lower, os.path.join(home, upper))
     raise FrontFailed(f"no overlay is mounted at {merged}, whose owners could be shifted")
 
 

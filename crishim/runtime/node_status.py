@@ -146,6 +146,8 @@ def _info(rt: Runtime, facts: EngineFacts | None) -> dict[str, object]:
             "security": sorted(facts.security),
             "liveRestore": facts.live_restore,
         }
+        # As containerd tells it of itself: tools look beside this folder for what file systems of containers can do.
+        info["config"] = {"stateDir": facts.data_root}
     return info
 
 

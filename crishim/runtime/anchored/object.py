@@ -1,4 +1,5 @@
-"""The engine's object of an anchored pod: created and never started, it holds the labels and the name.
+"""The engine's object of an anchored pod: it holds the labels and the name, and is started only as the process of a pod
+that shares its PID namespace (`process`).
 
 It tells people, and a server that has lost its checkpoints, of the pod. The pod does not depend on it: where it was
 taken away (`docker container prune`) it is made again.

@@ -11,8 +11,10 @@ import grpc
 import pytest
 
 from crishim.cri.v1 import runtime_pb2 as pb
+from crishim.front.idmap import find_layers
 from tests.env import images
 from tests.env import linux as kernel
+from tests.env.http_api import EngineApi
 from tests.integration.server.fronted import FrontedEngine
 from tests.integration.server.inside import status_of
 from tests.integration.server.pods import (
@@ -69,6 +71,18 @@ def mounts_below(folder: Path) -> list[str]:
     return [point for point, *_ in kernel.mounts() if point.startswith(f"{folder}/run/pods/")]
 
 
+def upper_of(api: EngineApi, container_id: str) -> Path:
+    """The folder in which a container's writes lie."""
+    if data := inspect(api, container_id).get("GraphDriver", {}).get("Data"):
+        return Path(data["UpperDir"])
+    # containerd's: the engine mounts it under the container's id
+    table = Path("/proc/self/mountinfo").read_text()
+    merged = next(
+        p for p, kind, *_ in kernel.mounts() if kind == "overlay" and p.endswith(f"/overlayfs/{container_id}")
+    )
+    return Path(find_layers(merged, table).upper)
+
+
 def user_pod(server: CrishimServer, **changes: Any) -> Pod:
     context = {"namespace_options": OPTIONS} | changes
     return Pod(server, make_pod(server, linux=pod_linux(**context)))
@@ -114,7 +128,7 @@ def test_root_inside_is_nobody_outside(world: CrishimServer, fronted: FrontedEng
     assert said[15:19] == ["1", "1", pod.config.hostname, "1"]
     assert ((volume / "made").stat().st_uid, (volume / "made").stat().st_gid) == (5, 6)
     # The engine sees what was written, with the owners that an image of it would have.
-    upper = Path(inspect(fronted.api, container_id)["GraphDriver"]["Data"]["UpperDir"])
+    upper = upper_of(fronted.api, container_id)
     assert [(upper / name).stat().st_uid for name in ("made", "bin/new", "etc/passwd")] == [0, 0, 0]
     # Restarted behind our back, by a later server: the same files, in the same namespace.
     world.restart()

@@ -8,6 +8,7 @@ from crishim.errors import FrontFailed
 from crishim.front.idmap import Layers, find_layers
 
 HOME = "/var/lib/docker/overlay2"
+SNAPSHOTS = "/var/lib/docker/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots"
 MERGED = f"{HOME}/abc/merged"
 
 
@@ -25,6 +26,10 @@ def line(point: str, options: str, kind: str = "overlay") -> str:
         (
             "lowerdir=l/X:l/Y,upperdir=abc/diff,workdir=abc/work",
             Layers((f"{HOME}/l/X", f"{HOME}/l/Y"), f"{HOME}/abc/diff"),
+        ),
+        (  # containerd's, of many layers
+            f"lowerdir=7/fs:6/fs,upperdir={SNAPSHOTS}/8/fs,workdir={SNAPSHOTS}/8/work",
+            Layers((f"{SNAPSHOTS}/7/fs", f"{SNAPSHOTS}/6/fs"), f"{SNAPSHOTS}/8/fs"),
         ),
     ],
 )

@@ -93,6 +93,7 @@ async def test_nothing_is_told_before_the_engine_was_read_once(tmp_path: Path) -
 async def test_status_tells_what_the_host_withholds(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(world.node, "_host", Host(oom_floor=-10))
     answer = await node.status(serve_from(world.rt), pb.StatusRequest(verbose=True))
+    assert json.loads(answer.info["config"]) == {"stateDir": world.engine.facts.data_root}
     host = json.loads(answer.info["host"])
     assert host["oomScoreAdjFloor"] == -10
     (remark,) = host["remarks"]
