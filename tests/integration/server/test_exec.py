@@ -180,12 +180,17 @@ def test_server_that_is_killed(
     assert attached.stdout.readline() == b"hello\n"
     forwarded_port(crictl.start("port-forward", transport, pod.id, "0:9"))
     until(lambda: len(inside(word)) == len(execs), "all processes")
-    assert len(streams_of_execs(engine.pid)) >= len(execs)
+
+    def pipes() -> list[str]:
+        """Newer engines name those of containers by their ids, too."""
+        return [name for name in streams_of_execs(engine.pid) if name[:64] not in (pod.id, container)]
+
+    assert len(pipes()) >= len(execs)
     server.kill9()
     crictl.end()
     # Whose input was the server's ends with it.
     until(lambda: not inside(word), "the end of processes whose input has ended")
-    until(lambda: not streams_of_execs(engine.pid), "the end of the engine's pipes")
+    until(lambda: not pipes(), "the end of the engine's pipes")
     server.start()
     assert container_status(server, container).state == RUNNING
     server.remove_all()
