@@ -88,9 +88,6 @@ class Machine:
         if spec.runtime and spec.runtime not in self._runtimes:
             raise EngineError(f"unknown or invalid runtime name: {spec.runtime}", kind=Kind.INVALID_ARGUMENT)
         image = self.images.find(spec.image)
-        kind, _, other = spec.network_mode.partition(":")
-        if kind == "container":
-            self.find(other)
         container_id = hashlib.sha256(f"container {self._seed} {self._made}".encode()).hexdigest()
         container = self._make(container_id, name, spec, image)
         self._made += 1

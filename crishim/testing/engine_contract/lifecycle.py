@@ -118,8 +118,6 @@ async def check_start_into_a_dead_neighbour(engine: Engine, world: World) -> Non
         error = await refused(engine.start(guest), EngineError, f"start with a neighbour that is {state}")
         assert not isinstance(error, EngineNotFound), f"neighbour {state}: the guest was told as missing"
     await engine.remove(guest)
-    late = world.spec(network_mode=f"container:{neighbour}")
-    await refused(engine.create(world.name("late"), late), EngineNotFound, "create with a neighbour that is gone")
 
 
 async def check_joined_namespaces(engine: Engine, world: World) -> None:
