@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 
-from crishim.aiokit.gather import gather_all
+from crishim.aiokit.gather import gather_all, gather_two
 from crishim.aiokit.steps import step
 from crishim.checkpoint.record import Phase
 from crishim.errors import EngineNotFound, InvalidArgument
@@ -38,11 +38,15 @@ async def take_away(rt: Runtime, sandbox_id: str) -> None:
             await gather_all(remove_known(rt, c.id) for c in rt.index.containers_of(sandbox_id))
         if rt.index.sandbox(sandbox_id) is None:
             return
-        with step("network settle"):
-            await rt.network.settle(sandbox_id)
         with rt.watch.writing(sandbox_id):
-            await _remove_object(rt, sandbox_id)
+            # The kernel takes as long for the one as the engine for the other. The record is enough to repeat both.
+            await gather_two(_settle(rt, sandbox_id), _remove_object(rt, sandbox_id))
             await rt.records.delete(sandbox_id)
+
+
+async def _settle(rt: Runtime, sandbox_id: str) -> None:
+    with step("network settle"):
+        await rt.network.settle(sandbox_id)
 
 
 async def _remove_object(rt: Runtime, sandbox_id: str) -> None:
