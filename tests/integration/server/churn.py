@@ -186,7 +186,7 @@ class Churn:
             await self.ask("StartContainer", pb.StartContainerRequest(container_id=container_id))
         except grpc.RpcError as error:
             # Where the front found no server, the start has failed for good: like a kubelet, make another one.
-            if not own.pid or code(error) is not grpc.StatusCode.FAILED_PRECONDITION:
+            if not self._mixed or code(error) is not grpc.StatusCode.FAILED_PRECONDITION:
                 raise
             self.failed_starts += 1
             await self.ask("RemoveContainer", pb.RemoveContainerRequest(container_id=container_id))
