@@ -36,7 +36,7 @@ async def test_with_the_embedded_network(
     server = new_server(flags=["--checkpoint=file"], embedded=True, fronted=True)
     server.start()
     try:
-        await churn_and_kill(server, engine, scaled(30), mixed=True)
+        await churn_and_kill(server, engine, scaled(50), mixed=True)
     finally:
         remove_anchors(engine.api)
 
@@ -51,7 +51,7 @@ async def test_with_a_network(
     """With records in SQLite. Every ADD has its DEL, though plugins outlive the server that ran them."""
     server = new_server(cni=bridged)
     server.start()
-    await churn_and_kill(server, engine, scaled(40))
+    await churn_and_kill(server, engine, scaled(50))
     assert unreleased(tally) == []
 
 
