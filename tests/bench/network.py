@@ -135,7 +135,8 @@ async def _throughput(sides: list[Side], paths: list[str], rounds: int) -> dict[
     addresses = [
         [await side.attach(path, path[6:-7]) for path in pair] for side, pair in zip(sides, pairs, strict=True)
     ]
-    for _, number in itertools.product(range(rounds), range(len(sides))):
+    for turn, place in itertools.product(range(rounds), range(len(sides))):
+        number = (turn + place) % len(sides)  # who comes first is not always the same
         (first, second), (one, two) = pairs[number], addresses[number]
         seen["pod to pod"][number].append(await asyncio.to_thread(pump, first, second, two))
         seen["host to pod"][number].append(await asyncio.to_thread(pump, "", first, one))
@@ -145,7 +146,7 @@ async def _throughput(sides: list[Side], paths: list[str], rounds: int) -> dict[
     return seen
 
 
-def measure(folder: Path, rounds: int = 40, pumps: int = 5) -> list[Figure]:
+def measure(folder: Path, rounds: int = 40, pumps: int = 16) -> list[Figure]:
     """Run both sides in turns and summarize."""
     reference = next(place for place in PLUGINS if (place / "bridge").exists())
     ours = Side("embedded", 1, EmbeddedInvoker(), folder / "ours")
