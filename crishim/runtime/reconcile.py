@@ -17,7 +17,7 @@ from crishim.aiokit.locks import KeyedLocks
 from crishim.checkpoint.api import CheckpointStore
 from crishim.checkpoint.record import ContainerRecord, SandboxRecord
 from crishim.engine.api import Engine
-from crishim.engine.values import EngineContainer, ListedContainer
+from crishim.engine.values import ContainerPhase, EngineContainer, ListedContainer
 from crishim.errors import CRIError, EngineUnavailable
 from crishim.network.api import PodNetwork
 from crishim.network.namespaces import NetworkNamespaces
@@ -30,6 +30,7 @@ from crishim.runtime.adopt import (
     settle_anchored,
     unseen_container,
 )
+from crishim.runtime.anchored.carrier import has_process
 from crishim.runtime.anchored.upkeep import Upkeep, known_objects
 from crishim.runtime.container_user import read_user
 from crishim.runtime.index import Change, Index
@@ -126,9 +127,11 @@ class Reconciler:
         await self.records.flush()
 
     async def _unchanged(self, rows: Collection[ListedContainer], objects: Mapping[str, str]) -> set[str]:
-        anchored = {s.object_id for s in self.upkeep.anchored()} & objects.keys()
-        told = last_told(self.index)
-        unchanged = await asyncio.to_thread(find_unchanged, rows, told, anchored, self.lives)
+        ended = {row.id for row in rows if row.phase is not ContainerPhase.RUNNING}
+        # A pod's process that has ended comes again; of other objects only their being there counts.
+        resting = {s.object_id for s in self.upkeep.anchored() if not (has_process(s) and s.object_id in ended)}
+        told, objects_there = last_told(self.index), resting & objects.keys()
+        unchanged = await asyncio.to_thread(find_unchanged, rows, told, objects_there, self.lives)
         return unchanged - self.turns.take(row.id for row in rows)
 
     @contextmanager

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from crishim.checkpoint.record import Carrier
-from crishim.engine.values import EngineResources
+from crishim.engine.values import ContainerPhase, EngineResources
 from crishim.runtime.engine_link import COMPARE_EVERY
 from crishim.runtime.unchanged import LEAST, ROUND
-from tests.usecase.runtime.world import World
+from tests.usecase.runtime.world import SHARING, World
 
 PODS = 20
 LOST = 1000
@@ -102,3 +102,18 @@ async def test_what_cannot_be_told_from_the_list_is_asked_for_each_time(world: W
     await populate(world)
     rest = PODS // 2  # created, and asked for in turn
     assert [await compared(world) >= 2 * PODS - rest for _ in range(3)] == [True] * 3
+
+
+async def test_pods_processes_that_ended_unheard_come_again(tmp_path: Path) -> None:
+    world = World(tmp_path, carrier=Carrier.ANCHORED)
+    world.linux = SHARING
+    await world.start()
+    sandboxes, _ = await populate(world)
+    await compared(world)
+    world.engine.drop_events(LOST)
+    for sandbox in sandboxes:  # more than have their turn
+        await world.engine.kill(world.objects[sandbox].id, "SIGKILL")
+    await compared(world)
+    assert {world.objects[sandbox].phase for sandbox in sandboxes} == {ContainerPhase.RUNNING}
+    await world.check_removable()
+    await world.close()
