@@ -13,6 +13,7 @@ import signal
 import time
 
 _GRACE = 2.0  # seconds between SIGTERM and SIGKILL
+_STARTS = 1.0  # seconds that a process may show no environment because it has just been given a program
 
 
 def end_strays(container_id: str, proc: str = "/proc") -> int:
@@ -40,11 +41,29 @@ def end_strays(container_id: str, proc: str = "/proc") -> int:
 
 
 def _environment(proc: str, name: str) -> list[bytes]:
+    """The environment of a process; empty for one that has ended, is the kernel's, or is another user's.
+
+    The kernel shows none, either, while an execve is under way, nor through a file that was opened before it and is
+    read after it.  A process that shows none is read again, as the child of a plugin would be passed over just when it
+    starts: until it shows what it got, or none beside its arguments, which come with it, and that three times.
+    """
+    deadline = time.monotonic() + _STARTS
+    looks = 3
     try:
-        with open(f"{proc}/{name}/environ", "rb") as file:
-            return file.read().split(b"\0")
+        while not (content := _read(f"{proc}/{name}/environ")):
+            os.readlink(f"{proc}/{name}/exe")  # the kernel's own and the ended have no program
+            looks -= bool(_read(f"{proc}/{name}/cmdline"))
+            if not looks or time.monotonic() > deadline:
+                break
+            time.sleep(0.001)
+        return content.split(b"\0")
     except OSError:
         return []
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def _end(descriptors: list[int]) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -52,3 +54,40 @@ def test_no_descriptor_is_left(run):
     run("c1", "echo; exec sleep 1000")
     strays.end_strays("c1")
     assert len(os.listdir("/proc/self/fd")) == before + 1  # the process's output
+
+
+@pytest.fixture
+def shown(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """What a file system like /proc shows of a process; sleeps until its end."""
+    process = subprocess.Popen(["sleep", "1000"], env={})
+    folder = tmp_path / str(process.pid)
+    folder.mkdir()
+    (folder / "exe").symlink_to("/bin/sleep")
+    for name in ("environ", "cmdline"):
+        (folder / name).touch()
+    yield process, folder
+    process.kill()
+    process.wait()
+
+
+def test_one_in_the_midst_of_an_execve_is_waited_for(shown, monkeypatch):
+    process, folder = shown
+    monkeypatch.setattr(time, "sleep", lambda _: (folder / "environ").write_bytes(b"CNI_CONTAINERID=c1\0"))
+    assert strays.end_strays("c1", str(folder.parent)) == 1
+    assert process.wait(5) == -signal.SIGTERM
+
+
+@pytest.mark.parametrize(("what", "sleeps"), [("no program", 0), ("arguments", 2), ("never", None)])
+def test_one_that_has_no_environment_is_passed_over(shown, what, sleeps, monkeypatch):
+    process, folder = shown
+    slept: list[float] = []
+    monkeypatch.setattr(strays, "_STARTS", 0.2)
+    monkeypatch.setattr(time, "sleep", slept.append)
+    if what == "no program":
+        (folder / "exe").unlink()
+    elif what == "arguments":
+        (folder / "cmdline").write_bytes(b"sleep\0")
+        monkeypatch.setattr(strays, "_STARTS", 60.0)
+    assert strays.end_strays("c1", str(folder.parent)) == 0
+    assert process.poll() is None
+    assert len(slept) == sleeps if sleeps is not None else slept
