@@ -61,6 +61,10 @@ class PluginNotFound(CNIError):
         self.plugin = plugin
 
 
+class StrayLeft(CNIError):
+    """A plugin's process that a killed runtime left cannot be ended: it would go on with what it is at."""
+
+
 class InvocationFailed(CNIError):
     """Base of the ways in which a plugin that was run failed."""
 

@@ -40,7 +40,10 @@ class ConflistNetwork(PodNetwork):
         """Return the network for new pods; None where `status` tells why there is none."""
 
     async def _end_strays(self, pod: PodAttachment) -> None:
-        """End what a predecessor of this process may still be doing for a pod whose attach was not completed."""
+        """End what a predecessor of this process may still be doing for a pod whose attach was not completed.
+
+        Raises CNIError when it cannot be ended.
+        """
 
     def plan(self, pod: PodAttachment) -> Attached:
         return self._plan(pod)
@@ -92,10 +95,10 @@ class ConflistNetwork(PodNetwork):
             # With the record the ports may be lost, too. portmap takes its rules away by the id, whatever the ports
             # are, but only for a pod that has any.
             attached = self._plan_for_detach(pod if pod.port_mappings else replace(pod, port_mappings=_SOME_PORT))
-        if not attached.result:
-            await self._end_strays(pod)
         path = pod.netns_path if netns.is_pinned(pod.netns_path) else ""
         try:
+            if not attached.result:
+                await self._end_strays(pod)
             network = parse_conflist(attached.config)
             result = read_result(attached, network)
             try:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from cni import strays
+from cni.errors import StrayLeft
 
 
 @pytest.fixture
@@ -49,6 +50,25 @@ def test_children_are_found_and_the_stubborn_killed(run, monkeypatch):
     assert process.wait(5) == -signal.SIGKILL
 
 
+def test_what_they_start_at_their_end_is_ended(run):
+    run("c1", "trap 'sleep 1000 & exit' TERM; echo; while :; do sleep 0.01; done")
+    assert strays.end_strays("c1") >= 2  # the shell and what its trap began, and often a short sleep
+    assert strays.end_strays("c1") == 0
+
+
+def test_one_that_cannot_be_ended_is_told(run, monkeypatch):
+    process = run("c1", "echo; exec sleep 1000")
+    monkeypatch.setattr(strays, "_GRACE", 0.1)
+    monkeypatch.setattr(
+        signal, "pidfd_send_signal", lambda *_: None
+    )  # as one in an endless wait in the kernel takes it
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(StrayLeft, match="1 processes that plugins left for c1"):
+        strays.end_strays("c1")
+    assert process.poll() is None
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def test_no_descriptor_is_left(run):
     before = len(os.listdir("/proc/self/fd"))
     run("c1", "echo; exec sleep 1000")
@@ -72,8 +92,24 @@ def shown(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
 
 def test_one_in_the_midst_of_an_execve_is_waited_for(shown, monkeypatch):
     process, folder = shown
+
+    def end(found: list[int], signals: list[signal.Signals], end=strays._end) -> int:
+        left = end(found, signals)
+        (folder / "exe").unlink()
+        (folder / "environ").write_bytes(b"")
+        return int(left)
+
     monkeypatch.setattr(time, "sleep", lambda _: (folder / "environ").write_bytes(b"CNI_CONTAINERID=c1\0"))
+    monkeypatch.setattr(strays, "_end", end)
     assert strays.end_strays("c1", str(folder.parent)) == 1
+    assert process.wait(5) == -signal.SIGTERM
+
+
+def test_those_that_always_come_again_are_told(shown):
+    process, folder = shown
+    (folder / "environ").write_bytes(b"CNI_CONTAINERID=c1\0")
+    with pytest.raises(StrayLeft, match="start others again and again"):
+        strays.end_strays("c1", str(folder.parent))
     assert process.wait(5) == -signal.SIGTERM
 
 

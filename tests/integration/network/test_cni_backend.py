@@ -13,13 +13,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
+from cni.errors import StrayLeft
 from cni.testing import ScriptedPlugin
 from crishim.errors import InvalidArgument, NetworkFailed
 from crishim.model import PortMapping
-from crishim.network import netns
+from crishim.network import cni_backend, netns
 from crishim.network.api import Attached, PodAttachment, PodNetwork
 from crishim.network.select import make_network
 from tests.env.cni import make_bridge
@@ -151,6 +153,17 @@ async def test_a_network_that_cannot_work_does_not_keep_its_pods_when_it_was_put
     world.last.script()
     await world.network().detach(pod(pinned), planned)
     assert (world.taken(), veths()) == ([], [])
+
+
+async def test_detach_fails_as_long_as_a_stray_does_not_go(world: World, pinned: str, monkeypatch: pytest.MonkeyPatch):
+    network = world.network()
+    planned = network.plan(pod(pinned))
+    monkeypatch.setattr(cni_backend, "end_strays", Mock(side_effect=[StrayLeft("it does not go"), 1]))
+    with pytest.raises(NetworkFailed, match="could not be detached from its network: it does not go"):
+        await network.detach(pod(pinned), planned)
+    assert not world.last.calls("DEL")
+    await network.detach(pod(pinned), planned)
+    assert world.last.calls("DEL")
 
 
 async def test_detach_fails_as_long_as_delete_does(world: World, pinned: str):
