@@ -119,6 +119,8 @@ def sysv_segments() -> list[str]:
 
 _ENGINES_OWN = ("/run/containerd", "/run/docker", "/run/xtables.lock")
 """What engines keep in /run however they are told to keep it elsewhere; containers' parts show as processes."""
+_ENGINES_KEY = {"/etc/docker", "/etc/docker/key.json"}
+"""What dockerd 20.10 makes at its first start, unless the machine has had one that ran."""
 
 
 _CNIS_OWN = "CNI-HOSTPORT-"
@@ -134,7 +136,7 @@ def _files(world: Path) -> list[str]:
         for folder, folders, names in os.walk(top):
             inside = os.path.relpath(folder, top)
             found += [os.path.normpath(os.path.join(shown, inside, name)) for name in (*folders, *names)]
-    return [name for name in found if not name.startswith(_ENGINES_OWN)]
+    return [name for name in found if not name.startswith(_ENGINES_OWN) and name not in _ENGINES_KEY]
 
 
 def _containers(engine: TestEngine) -> list[str]:

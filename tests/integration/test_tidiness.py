@@ -132,6 +132,19 @@ def test_a_mount_is_named(world_folder: Path, tmp_path: Path) -> None:
     assert tidiness.left(before, world_folder) == []
 
 
+def test_an_engines_key_is_its_own_and_what_lies_beside_it_is_named(world_folder: Path) -> None:
+    other = Path("/etc/docker/daemon.json")
+    before = tidiness.take(world_folder)
+    with TestEngine(world_folder / "keyed"):
+        pass
+    other.parent.mkdir(exist_ok=True)
+    other.touch()
+    lines = tidiness.left(before, world_folder, patience=0)
+    other.unlink()
+    assert lines == [f"files: {other}"]
+    assert tidiness.left(before, world_folder) == []
+
+
 def test_containers_and_volumes_are_named(engine: TestEngine, busybox_image: str, world_folder: Path) -> None:
     before = tidiness.take(world_folder, engine)
     spec = {"Image": busybox_image, "HostConfig": {"NetworkMode": "none"}}
