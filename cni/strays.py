@@ -22,7 +22,8 @@ _ROUNDS = 20  # of looking and ending, after which they are taken to be quicker 
 def end_strays(container_id: str, proc: str = "/proc") -> int:
     """End all processes that a plugin's run for `container_id` left, and wait until they are gone; return how many.
 
-    They are told by the CNI_CONTAINERID in their environment, so plugins that a plugin ran (IPAM) are found as well.
+    They are told by the CNI_CONTAINERID in their environment, so plugins that a plugin ran (IPAM) are found as well;
+    not a program that a plugin gave an environment without it.
     What they start while they are ended is looked for anew, and killed at once.  Reads the environment of every
     process and may wait: for a thread.  Not while a plugin of ours runs for the container.  Processes of other users,
     which cannot be plugins of ours, are passed over.  Raises StrayLeft when one does not go, or when
